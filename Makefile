@@ -1,0 +1,102 @@
+# make        what there is to do
+# The Go release is named once, here: an older Go fetches it by itself.
+export GOTOOLCHAIN := go1.27.3
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:
+
+cc := $(shell command -v $(CC) || command -v gcc || command -v clang)
+ifneq ($(cc),)
+export CC := $(cc)
+endif
+spin := $(shell command -v spin)
+chaos_rounds := 200
+chaos_ci_rounds := 20
+lint := go tool -modfile=tools/go.mod golangci-lint
+models := internal/control/models
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## a job is killed and goes on, to the digit; needs only Go, takes under a minute
+	@CGO_ENABLED=0 go run ./examples/adclicks demo
+
+# The quick checks stand first, so that a slip is known in seconds. Nothing is
+# left out quietly: what a machine can't do is the last line printed, and with
+# CI=true it is a failure.
+.PHONY: test
+test: check lint race exact models-if chaos-ci ## everything that must hold: unit, race, examples, crash, lint, arch, a short chaos
+	@$(MAKE) left-out
+
+.PHONY: check
+check: ## formatting, vet, and the rules of the tree
+	@unformatted=$$("$$(go env GOROOT)/bin/gofmt" -l .); \
+	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go test -run '^Test(ImportsPointOneWay|LibraryLinksLittle|EpochIsPure|OnePackageDoc|Lengths)$$' .
+
+.PHONY: fmt
+fmt: ## format the code
+	go fmt ./...
+
+.PHONY: lint
+lint: ## one run of the linters that tools/go.mod pins; the first builds them
+	$(lint) run ./...
+
+# Every test: unit, examples and crash tests are ordinary tests.
+.PHONY: race
+race:
+ifneq ($(cc),)
+	CGO_ENABLED=1 go test -race -timeout 15m ./...
+else
+	CGO_ENABLED=0 go test -timeout 15m ./...
+endif
+
+# Tests that count allocations mean nothing under the race detector, so their
+# files are built without it. Their packages run again, crash tests excepted.
+.PHONY: exact
+exact:
+ifneq ($(cc),)
+	@packages=$$({ grep -rl --include='*_test.go' '^//go:build !race' . || true; } | xargs -r -n 1 dirname | sort -u); \
+	if [ -z "$$packages" ]; then echo "no test counts allocations: where are they?" >&2; exit 1; fi; \
+	echo go test -timeout 10m -skip "'^TestCrash'" $$packages; \
+	go test -timeout 10m -skip '^TestCrash' $$packages
+endif
+
+.PHONY: chaos
+chaos: ## kill -9 the real binary at random moments, 200 rounds
+	go run ./internal/chaos -rounds $(chaos_rounds)
+
+.PHONY: chaos-ci
+chaos-ci: ## the same, 20 rounds
+	go run ./internal/chaos -rounds $(chaos_ci_rounds)
+
+.PHONY: bench
+bench: ## what a record and a checkpoint cost, as ratios to a loop written by hand
+	go run ./bench
+
+.PHONY: models
+models: ## check the protocol's models exhaustively; needs spin and a C compiler
+	$(models)/run
+
+.PHONY: models-if
+models-if:
+ifneq ($(and $(spin),$(cc)),)
+	$(models)/run
+endif
+
+.PHONY: left-out
+left-out:
+ifeq ($(cc),)
+	@echo "LEFT OUT: the race detector, because there is no C compiler (install gcc or clang)"
+	@if [ "$${CI:-}" = true ]; then exit 1; fi
+endif
+ifeq ($(and $(spin),$(cc)),)
+	@echo "LEFT OUT: the models, because spin or a C compiler is missing (install both, then make models)"
+endif
+	@echo "make test: passed"

@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirstream/weir"
+)
+
+// printer writes what a person wants to know of a run. Control's goroutine
+// calls started, committed and waiting, the verb's the rest.
+type printer struct {
+	w   io.Writer
+	now func() time.Time
+	mu  struct {
+		sync.Mutex
+		start   weir.Started
+		last    *weir.Checkpoint
+		records int64
+		at      time.Time
+	}
+}
+
+func (p *printer) started(s weir.Started) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.start, p.mu.records, p.mu.at = s, s.Records, p.now()
+	if !s.Restored {
+		fmt.Fprintf(p.w, "started for the first time, incarnation %d\n", s.Incarnation)
+		return
+	}
+	fmt.Fprintf(p.w, "restored checkpoint %d (epoch %d: %s records read, %s state entries) in %s, incarnation %d\n",
+		s.Checkpoint.Slot, s.Epoch, count(s.Records), count(s.Keys), short(s.Took), s.Incarnation)
+}
+
+func (p *printer) committed(c weir.Checkpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.last = &c
+}
+
+func (p *printer) waiting(what string) { fmt.Fprintf(p.w, "waiting: %s\n", what) }
+
+// progress prints one line: speed, position, watermark, late records, the last
+// checkpoint.
+func (p *printer) progress(pr weir.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.at.IsZero() || len(pr.Splits) == 0 {
+		return
+	}
+	now := p.now()
+	speed := float64(pr.Records-p.mu.records) / now.Sub(p.mu.at).Seconds()
+	p.mu.records, p.mu.at = max(p.mu.records, pr.Records), now
+	fmt.Fprintf(p.w, "%s  %s rec/s  %s  watermark %s  late %s  %s\n", now.UTC().Format("15:04:05"),
+		count(int64(max(0, speed))), position(pr), watermark(pr), late(pr.Late), p.checkpoint(now))
+}
+
+func (p *printer) checkpoint(now time.Time) string {
+	c := p.mu.last
+	if c == nil {
+		return "no checkpoint yet"
+	}
+	return fmt.Sprintf("checkpoint %d: %s ago, %s, took %s", c.ID.Slot, short(now.Sub(c.At)), size(c.Bytes), short(c.Took))
+}
+
+// position is a percentage where the sizes are known, else a count of records.
+func position(pr weir.Progress) string {
+	var done, total int64
+	for _, s := range pr.Splits {
+		if s.Status.Total <= 0 {
+			return count(pr.Records) + " records"
+		}
+		done, total = done+s.Status.Done, total+s.Status.Total
+	}
+	return fmt.Sprintf("%s records, %d %%", count(pr.Records), done*100/total)
+}
+
+// watermark is the lowest of the splits that have not ended.
+func watermark(pr weir.Progress) string {
+	var low time.Time
+	open := false
+	for _, s := range pr.Splits {
+		if s.Ended || s.Idle {
+			continue
+		}
+		if !open || s.Watermark.Before(low) {
+			low = s.Watermark
+		}
+		open = true
+	}
+	if !open {
+		return "at the end"
+	}
+	return clockTime(low)
+}
+
+func late(by map[string]int64) string {
+	var parts []string
+	for _, step := range slices.Sorted(maps.Keys(by)) {
+		if by[step] > 0 {
+			parts = append(parts, fmt.Sprintf("%s (%s)", count(by[step]), step))
+		}
+	}
+	if len(parts) == 0 {
+		return "0"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ended prints the last line of a run that ended well.
+func (p *printer) ended(pr weir.Progress, took time.Duration, stopped bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.mu.last
+	switch {
+	case c == nil && p.mu.start.Restored:
+		fmt.Fprintln(p.w, "nothing to do: the input was read to its end by an earlier run")
+	case c == nil:
+		fmt.Fprintln(p.w, "ended without a checkpoint")
+	case c.Finished:
+		fmt.Fprintf(p.w, "finished: %s records in %s, late %s, checkpoint %d (%s)\n",
+			count(c.Records), short(took), late(pr.Late), c.ID.Slot, size(c.Bytes))
+	default:
+		why := "ended"
+		if stopped {
+			why = "stopped"
+		}
+		fmt.Fprintf(p.w, "%s: %s records in %s, late %s, checkpoint %d: a later run goes on there\n",
+			why, count(c.Records), short(took), late(pr.Late), c.ID.Slot)
+	}
+}
+
+func short(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+func size(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}

@@ -1,0 +1,345 @@
+package sqlite
+
+import (
+	"bytes"
+	"database/sql/driver"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/weirstream/weir"
+	"github.com/zeebo/xxh3"
+)
+
+// A batch is rows of one table, the last one of each key. It belongs to one
+// goroutine at a time. Nothing in it points into the rows it was given.
+//
+// A row is len(cols) cells. A cell is an integer, the bits of a float, or, for
+// text and blobs, a span: where its bytes lie in the arena. A row's key lies
+// there too, encoded so that equal keys are equal bytes and that the bytes
+// sort almost as SQLite sorts the columns. (Exactly would be a little faster
+// to insert, and means nothing else.)
+type batch struct {
+	lay     *layout
+	cells   []uint64
+	keys    []span
+	arena   []byte
+	index   []uint64 // open addressing: low half of the key's hash, row number + 1
+	scratch []byte   // the key of the row at hand
+	parts   []span   // where its key columns' text lies in scratch
+}
+
+// span is offset<<32 | length.
+type span uint64
+
+const maxArena = math.MaxUint32
+
+var errTooMuch = fmt.Errorf("more than %d bytes of rows in one epoch: take checkpoints more often", uint32(maxArena))
+
+func newSpan(off, n int) span { return span(uint64(off)<<32 | uint64(n)) }
+
+func (b *batch) bytes(s span) []byte {
+	off, n := uint64(s>>32), uint64(uint32(s))
+	return b.arena[off : off+n : off+n]
+}
+
+func newBatch(l *layout) *batch {
+	return &batch{lay: l, index: make([]uint64, 64), parts: make([]span, len(l.keys))}
+}
+
+func (b *batch) rows() int { return len(b.keys) }
+
+// size is about what the rows take, in bytes.
+func (b *batch) size() int64 { return int64(len(b.arena)) + int64(len(b.cells)+2*len(b.keys))*8 }
+
+func (b *batch) full(l limit) bool { return b.rows() >= l.rows || b.size() >= l.bytes }
+
+func (b *batch) reset() {
+	if len(b.keys) > 0 {
+		clear(b.index)
+	}
+	b.cells, b.keys, b.arena = b.cells[:0], b.keys[:0], b.arena[:0]
+}
+
+// put adds the row at p, or replaces the one with its key.
+func (b *batch) put(p unsafe.Pointer) error {
+	if err := b.encodeKey(p); err != nil {
+		return b.describe(p, err)
+	}
+	if len(b.arena)+len(b.scratch) > maxArena {
+		return b.describe(p, errTooMuch)
+	}
+	row, found := b.locate()
+	cells := b.cells[row*len(b.lay.cols) : (row+1)*len(b.lay.cols)]
+	for i := range b.lay.cols {
+		c := &b.lay.cols[i]
+		if c.key {
+			continue
+		}
+		var err error
+		switch c.kind {
+		case kindText:
+			s := *(*string)(unsafe.Add(p, c.offset))
+			if err = checkText(s); err == nil {
+				cells[i], err = b.keep(unsafe.Slice(unsafe.StringData(s), len(s)), cells[i], found)
+			}
+		case kindBlob:
+			cells[i], err = b.keep(*(*[]byte)(unsafe.Add(p, c.offset)), cells[i], found)
+		case kindTime:
+			if b.scratch, err = appendTime(b.scratch[:0], *(*time.Time)(unsafe.Add(p, c.offset))); err == nil {
+				cells[i], err = b.keep(b.scratch, cells[i], found)
+			}
+		default:
+			cells[i], err = c.number(p)
+		}
+		if err != nil {
+			return b.describe(p, fmt.Errorf("column %q: %w", c.name, err))
+		}
+	}
+	return nil
+}
+
+// encodeKey writes the row's key into scratch.
+func (b *batch) encodeKey(p unsafe.Pointer) error {
+	b.scratch = b.scratch[:0]
+	for k, i := range b.lay.keys {
+		c := &b.lay.cols[i]
+		at := len(b.scratch)
+		var err error
+		switch c.kind {
+		case kindText:
+			s := *(*string)(unsafe.Add(p, c.offset))
+			err = checkText(s) // no NUL inside, so NUL can end it
+			b.scratch = append(b.scratch, s...)
+			b.parts[k] = newSpan(at, len(s))
+			b.scratch = append(b.scratch, 0)
+		case kindTime:
+			b.scratch, err = appendTime(b.scratch, *(*time.Time)(unsafe.Add(p, c.offset)))
+			b.parts[k] = newSpan(at, len(b.scratch)-at)
+			b.scratch = append(b.scratch, 0)
+		case kindBlob:
+			v := *(*[]byte)(unsafe.Add(p, c.offset))
+			b.scratch = binary.BigEndian.AppendUint64(b.scratch, uint64(len(v)))
+			b.scratch = append(b.scratch, v...)
+			b.parts[k] = newSpan(at+8, len(v))
+		default:
+			var n uint64
+			n, err = c.number(p)
+			b.scratch = binary.BigEndian.AppendUint64(b.scratch, n^1<<63)
+		}
+		if err != nil {
+			return fmt.Errorf("column %q: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// locate finds the row of the key in scratch, or makes it and fills in its
+// key columns.
+func (b *batch) locate() (row int, found bool) {
+	if 2*len(b.keys) >= len(b.index) {
+		b.grow()
+	}
+	hash := xxh3.Hash(b.scratch) & math.MaxUint32
+	mask := uint64(len(b.index) - 1)
+	at := hash & mask
+	for ; b.index[at] != 0; at = (at + 1) & mask {
+		if b.index[at]>>32 != hash {
+			continue
+		}
+		row = int(uint32(b.index[at])) - 1
+		if bytes.Equal(b.bytes(b.keys[row]), b.scratch) {
+			return row, true
+		}
+	}
+	row = len(b.keys)
+	b.index[at] = hash<<32 | uint64(row+1)
+	off := len(b.arena)
+	b.arena = append(b.arena, b.scratch...)
+	b.keys = append(b.keys, newSpan(off, len(b.scratch)))
+	n := len(b.lay.cols)
+	b.cells = slices.Grow(b.cells, n)[:len(b.cells)+n]
+	cells := b.cells[row*n:]
+	pos := 0 // of the key column at hand
+	for k, i := range b.lay.keys {
+		switch b.lay.cols[i].kind {
+		case kindText, kindTime, kindBlob:
+			cells[i] = uint64(b.parts[k]) + uint64(off)<<32
+			pos = int(b.parts[k]>>32) + int(uint32(b.parts[k]))
+			if b.lay.cols[i].kind != kindBlob {
+				pos++
+			}
+		default:
+			cells[i] = binary.BigEndian.Uint64(b.scratch[pos:]) ^ 1<<63
+			pos += 8
+		}
+	}
+	return row, false
+}
+
+// grow doubles the index. It holds half of each hash, which is enough to put
+// the entries into their new places.
+func (b *batch) grow() {
+	old := b.index
+	b.index = make([]uint64, 2*len(old))
+	mask := uint64(len(b.index) - 1)
+	for _, e := range old {
+		if e == 0 {
+			continue
+		}
+		at := e >> 32 & mask
+		for b.index[at] != 0 {
+			at = (at + 1) & mask
+		}
+		b.index[at] = e
+	}
+}
+
+// keep copies v into the arena, over the value that it replaces if it fits.
+func (b *batch) keep(v []byte, cell uint64, replace bool) (uint64, error) {
+	if old := span(cell); replace && len(v) <= int(uint32(old)) {
+		copy(b.bytes(old), v)
+		return uint64(newSpan(int(old>>32), len(v))), nil
+	}
+	if len(b.arena)+len(v) > maxArena {
+		return 0, errTooMuch
+	}
+	off := len(b.arena)
+	b.arena = append(b.arena, v...)
+	return uint64(newSpan(off, len(v))), nil
+}
+
+// number reads a field that fits a cell as it is.
+func (c *column) number(p unsafe.Pointer) (uint64, error) {
+	p = unsafe.Add(p, c.offset)
+	switch c.kind {
+	case kindInt:
+		switch c.size {
+		case 1:
+			return uint64(*(*int8)(p)), nil
+		case 2:
+			return uint64(*(*int16)(p)), nil
+		case 4:
+			return uint64(*(*int32)(p)), nil
+		}
+		return uint64(*(*int64)(p)), nil
+	case kindUint:
+		switch c.size {
+		case 1:
+			return uint64(*(*uint8)(p)), nil
+		case 2:
+			return uint64(*(*uint16)(p)), nil
+		case 4:
+			return uint64(*(*uint32)(p)), nil
+		}
+		if v := *(*uint64)(p); v > math.MaxInt64 {
+			return 0, fmt.Errorf("%d is more than SQLite's largest integer %d: store it as a text", v, int64(math.MaxInt64))
+		}
+		return *(*uint64)(p), nil
+	case kindBool:
+		if *(*bool)(p) {
+			return 1, nil
+		}
+		return 0, nil
+	}
+	f := float64(0)
+	if c.size == 4 {
+		f = float64(*(*float32)(p))
+	} else {
+		f = *(*float64)(p)
+	}
+	if f != f {
+		return 0, fmt.Errorf("it is not a number (NaN), which SQLite would store as NULL")
+	}
+	return math.Float64bits(f), nil
+}
+
+func checkText(s string) error {
+	if strings.IndexByte(s, 0) >= 0 {
+		return fmt.Errorf("the text %q holds a NUL byte, at which SQLite's functions end it: clean it, or use a []byte", clip(s))
+	}
+	if !utf8.ValidString(s) {
+		return fmt.Errorf("the text %q isn't valid UTF-8: clean it, or use a []byte", clip(s))
+	}
+	return nil
+}
+
+func appendTime(dst []byte, t time.Time) ([]byte, error) {
+	t = t.UTC()
+	if y := t.Year(); y < 0 || y > 9999 {
+		return dst, fmt.Errorf("the year %d can't be written in RFC 3339, which knows 0 to 9999", y)
+	}
+	return t.AppendFormat(dst, time.RFC3339Nano), nil
+}
+
+// clip keeps error messages readable.
+func clip(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "..."
+	}
+	return s
+}
+
+// describe names the row in an error.
+func (b *batch) describe(p unsafe.Pointer, err error) error {
+	var parts []string
+	for _, i := range b.lay.keys {
+		c := &b.lay.cols[i]
+		var v any
+		switch f := unsafe.Add(p, c.offset); c.kind {
+		case kindText:
+			v = clip(*(*string)(f))
+		case kindBlob:
+			v = clip(string(*(*[]byte)(f)))
+		case kindTime:
+			v = (*(*time.Time)(f)).UTC().String()
+		case kindUint:
+			if v, _ = c.number(p); c.size == 8 {
+				v = *(*uint64)(f)
+			}
+		default:
+			n, _ := c.number(p)
+			v = int64(n)
+		}
+		parts = append(parts, keyPart(c, v))
+	}
+	return rowError(b.lay, parts, err)
+}
+
+func keyPart(c *column, v any) string {
+	switch v := v.(type) {
+	case string:
+		return fmt.Sprintf("%s=%q", c.name, v)
+	case []byte:
+		return fmt.Sprintf("%s=%q", c.name, clip(string(v)))
+	}
+	return fmt.Sprintf("%s=%v", c.name, v)
+}
+
+func rowError(l *layout, key []string, err error) error {
+	return fmt.Errorf("table %q, row %s: %w: %w", l.table, strings.Join(key, ", "), weir.ErrInput, err)
+}
+
+// value is a cell as the driver wants it. Text and blobs point into the arena:
+// the driver copies them before it returns.
+func (b *batch) value(row, col int) driver.Value {
+	cell := b.cells[row*len(b.lay.cols)+col]
+	switch b.lay.cols[col].kind {
+	case kindFloat:
+		return math.Float64frombits(cell)
+	case kindText, kindTime:
+		v := b.bytes(span(cell))
+		return unsafe.String(unsafe.SliceData(v), len(v))
+	case kindBlob:
+		if v := b.bytes(span(cell)); len(v) > 0 {
+			return v
+		}
+		return []byte{}
+	}
+	return int64(cell)
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"time"
+
+	"github.com/weirstream/weir"
+	"github.com/weirstream/weir/cli"
+	"github.com/weirstream/weir/codec"
+	"github.com/weirstream/weir/connector/file"
+	"github.com/weirstream/weir/connector/sqlite"
+	"github.com/weirstream/weir/window"
+)
+
+// Click is one line of the input.
+type Click struct {
+	ID   string    `json:"click_id"`
+	Ad   string    `json:"ad_id"`
+	User string    `json:"user_id"`
+	At   time.Time `json:"ts"`
+}
+
+// AdMinute is a row of the table ad_minute.
+type AdMinute struct {
+	Ad     string `db:"ad_id"`
+	Minute string `db:"minute"`
+	Clicks int64  `db:"clicks"`
+}
+
+// AdTotal is a row of the table ad_total.
+type AdTotal struct {
+	Ad     string `db:"ad_id"`
+	Clicks int64  `db:"clicks"`
+}
+
+// How the counts reach the database.
+const (
+	transactional = "transactional" // changed rows, in the checkpoint's transaction
+	upsert        = "upsert"        // every update at once, safe to repeat
+	increment     = "increment"     // the common mistake: clicks = clicks + 1
+)
+
+// settings is what a run can choose.
+type settings struct {
+	db                          string
+	sink                        string
+	dedup, outOfOrder, lateness time.Duration
+	// watch sees each ad's total as it is computed; nil but in the demo.
+	watch func(ad string, clicks int64)
+}
+
+// admitted is how late a click may be for Distinct, whatever the windows take:
+// whether a click counts in ad_total must not depend on the minutes' lateness.
+const admitted = 31 * time.Minute
+
+func job(p *cli.Params) *weir.Job {
+	input := p.Need("input", "file or glob of JSON lines: plain, .gz or .zst")
+	return build(file.Lines(input, codec.JSON[Click]()), settings{
+		db:         p.Need("db", "SQLite database for the tables ad_minute and ad_total"),
+		sink:       p.Choice("sink", transactional, []string{transactional, upsert, increment}, "how counts reach the database"),
+		dedup:      p.Duration("dedup", time.Hour, "two clicks with one id, less than this apart, are one; 0: every line counts"),
+		outOfOrder: p.Duration("out-of-order", 30*time.Second, "how much the clicks of a file may be out of order"),
+		lateness:   p.Duration("lateness", 30*time.Minute, "how long a minute's count is corrected by late clicks"),
+	})
+}
+
+// build declares the job: two branches behind one Distinct.
+func build(clicks weir.Source[Click], c settings) *weir.Job {
+	job := weir.NewJob("ad-clicks")
+	all := job.From("clicks", clicks, weir.EventTime(func(c Click) time.Time { return c.At }, c.outOfOrder))
+	if c.dedup > 0 {
+		all = all.KeyBy(func(c Click) string { return c.ID }).
+			Distinct("seen", c.dedup, weir.Admit(admitted)).Stream
+	}
+	minutes, totals := all.KeyBy(func(c Click) string { return c.Ad }), all.KeyBy(func(c Click) string { return c.Ad })
+	emission := window.EachRecord
+	var emit []weir.EmitOption
+	if c.sink == transactional {
+		emission, emit = window.EachBarrier, []weir.EmitOption{weir.EachBarrier()}
+	}
+	minuteSink, totalSink := sinks(c)
+	minutes.Window(window.Tumbling(time.Minute, window.Lateness(c.lateness), emission)).
+		Count("clicks-per-minute").
+		Map(func(r weir.Result[string, int64]) AdMinute {
+			return AdMinute{r.Key, r.Start.Format(time.RFC3339), r.Value}
+		}).
+		To("ad-minute", minuteSink)
+	totals.Count("clicks-per-ad", emit...).
+		Map(func(p weir.Pair[string, int64]) AdTotal {
+			if c.watch != nil {
+				c.watch(p.Key, p.Value)
+			}
+			return AdTotal{p.Key, p.Value}
+		}).
+		To("ad-total", totalSink)
+	return job
+}
+
+// sinks are the two tables: one participant, so one transaction with a ledger
+// row for each; or, for the mistake, two functions that add.
+func sinks(c settings) (weir.Sink[AdMinute], weir.Sink[AdTotal]) {
+	minutes := sqlite.Upsert[AdMinute](c.db, "ad_minute", "ad_id", "minute")
+	totals := sqlite.Upsert[AdTotal](c.db, "ad_total", "ad_id")
+	switch c.sink {
+	case upsert:
+		return minutes.Eager(), totals.Eager()
+	case increment:
+		a := &adder{path: c.db}
+		return weir.Each(a.minute), weir.Each(a.total)
+	}
+	return minutes, totals
+}

@@ -1,0 +1,125 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// Each is a sink that calls f for every record, at least once: after a crash it
+// is called again for what was read since the last checkpoint. So f must be
+// safe to repeat; adding to a number somewhere is not, setting it is.
+//
+// Each task calls f from its own goroutine, so f runs concurrently with itself
+// where the job has more than one. A step before it waits while f runs. An
+// error from f stops the job, and the record is handed to f again after the
+// next start.
+func Each[T any](f func(T) error) Sink[T] {
+	s := &functionSink[T]{write: func(recs []T) error {
+		for i := range recs {
+			if err := f(recs[i]); err != nil {
+				return fmt.Errorf("the sink's function returned an error: %w", err)
+			}
+		}
+		return nil
+	}}
+	s.spec = atLeastOnce("a function", "The function is called for each record at least once; after a crash it is called again for records since the last checkpoint.",
+		"a function that is safe to repeat: what it sets comes out right, what it adds doesn't")
+	if f == nil {
+		s.err = errors.New("weir.Each needs a function, and was given nil")
+	}
+	return s
+}
+
+// Print is a sink that writes a line for each record to w, at least once: after
+// a crash the lines since the last checkpoint are written again. format gives
+// the text; the line's end is added. Tasks format concurrently and write one at
+// a time, a batch in one call; w is this sink's alone while the job runs, and
+// is not closed. An error from w stops the job.
+func Print[T any](w io.Writer, format func(T) string) Sink[T] {
+	return printSink(fmt.Sprintf("lines to a %T", w), w, format)
+}
+
+// Stdout is Print to standard output, each record as fmt prints it with %+v.
+func Stdout[T any]() Sink[T] {
+	return printSink("standard output", os.Stdout, func(rec T) string { return fmt.Sprintf("%+v", rec) })
+}
+
+func printSink[T any](target string, w io.Writer, format func(T) string) Sink[T] {
+	out := &printer{w: w}
+	s := &functionSink[T]{write: func(recs []T) error {
+		if len(recs) == 0 {
+			return nil
+		}
+		var lines []byte
+		for i := range recs {
+			lines = append(append(lines, format(recs[i])...), '\n')
+		}
+		return out.print(lines)
+	}}
+	s.spec = atLeastOnce(target, "Each line is written at least once; after a crash the lines since the last checkpoint are written again.",
+		"a reader that can tell a repeated line")
+	if w == nil || format == nil {
+		s.err = errors.New("weir.Print needs a writer and a function, and was given nil")
+	}
+	return s
+}
+
+type printer struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (p *printer) print(b []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := p.w.Write(b); err != nil {
+		return fmt.Errorf("write lines: %w", err)
+	}
+	return nil
+}
+
+func atLeastOnce(target, readers, needs string) SinkSpec {
+	return SinkSpec{Kind: AtLeastOnce, Target: target, Readers: readers, Needs: []string{needs}}
+}
+
+// functionSink hands records to write as they come. It keeps nothing, so that
+// a barrier, a commit and a crash mean nothing to it.
+type functionSink[T any] struct {
+	spec  SinkSpec
+	write func([]T) error
+	err   error // of the declaration; told by Connect
+}
+
+func (s *functionSink[T]) Spec() SinkSpec { return s.spec }
+
+func (s *functionSink[T]) Connect(_ context.Context, sinks []string) (Participant, error) {
+	return ledgerless{sinks}, s.err
+}
+
+func (s *functionSink[T]) Open(context.Context, Participant, string) (Outlet[T], error) {
+	return s, nil
+}
+
+func (s *functionSink[T]) Writer(int) Writer[T]            { return s }
+func (s *functionSink[T]) Write(recs []T, _ []int64) error { return s.write(recs) }
+func (s *functionSink[T]) Seal(int64) error                { return nil }
+
+// ledgerless is the participant of sinks that can't keep a ledger.
+type ledgerless struct{ sinks []string }
+
+func (l ledgerless) Fence(context.Context, Fence) (map[string]Ledger, error) {
+	ledgers := map[string]Ledger{}
+	for _, s := range l.sinks {
+		ledgers[s] = Ledger{}
+	}
+	return ledgers, nil
+}
+
+func (ledgerless) Prepare(context.Context, int64) ([]byte, error) { return nil, nil }
+func (ledgerless) Commit(context.Context, Commit) error           { return nil }
+func (ledgerless) Flush(context.Context) error                    { return nil }
+func (ledgerless) Close() error                                   { return nil }

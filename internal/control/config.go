@@ -1,0 +1,186 @@
+package control
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/weirstream/weir/internal/control/log"
+	"github.com/weirstream/weir/internal/data"
+	"github.com/weirstream/weir/internal/plan"
+)
+
+// Config is everything that one Run of a job needs from its declaration.
+type Config struct {
+	Graph     plan.Graph
+	StateDir  string // empty: checkpoints live in memory and end with the run
+	Interval  time.Duration // between barriers; 0: none by the clock
+	Retain    int           // checkpoints kept; 0: 10
+	Takeover  bool          // start although another process holds the lock, and fence it
+	// StartOver begins a new life of the job in the same log: what was read and
+	// committed before is no part of it, and its ledgers are fenced.
+	StartOver bool
+	Sinks     []Sinks
+	// Build lowers the job: fresh tasks, nothing opened yet. connected holds
+	// the participants in the order of Sinks. The context ends with the run.
+	Build   func(ctx context.Context, connected []Participant) (Flow, error)
+	Notify  func(ctx context.Context, positions []data.SplitState) error // sources' Committed, after an epoch
+	Log     *slog.Logger                                                 // nil: none
+	Observe func(Event)                                                  // called by control's goroutine; must not block
+}
+
+// Flow is a job's tasks in one run, as control drives them: Open once, Start
+// once, then the others in any order, and at last Stop, Wait and Close, which
+// may come at any time and also when nothing was opened or started. *data.Run
+// is one.
+type Flow interface {
+	// Open restores every task and opens every split, and returns where the
+	// splits stand. It refuses input that has grown behind a finished end.
+	Open(ctx context.Context, from data.Restorer) ([]data.SplitState, error)
+	Start(ctl data.Control)
+	// Barrier asks the sources for a barrier; steps in full save everything.
+	Barrier(epoch int64, full map[string]bool)
+	Hold(on bool)  // held sources read nothing, and answer barriers and probes
+	Probe(n int64) // every task says Probed(n) once it has passed it on
+	Stop()
+	Wait()
+	Close() error
+	Tasks() int   // that acknowledge barriers and probes
+	Sources() int // tasks that say Ended
+}
+
+var _ Flow = (*data.Run)(nil)
+
+// Sinks is one participant before it is connected.
+type Sinks struct {
+	Name    string   // Participant string, or the sink's id where it is alone
+	Kind    string   // as in plan.SinkNode
+	IDs     []string // of its sinks
+	Connect func(ctx context.Context) (Participant, error)
+}
+
+// Participant mirrors the public contract in control's own types. Connect,
+// Fence and Commit may return an error with a method Temporary() bool: the call
+// then did nothing that keeps it from being repeated, and is, for as long as it
+// takes. A Commit isn't always preceded by a Prepare: not that of epoch 0, not
+// that of the epoch of which new splits begin, and not that of a later
+// incarnation that rolls forward.
+type Participant interface {
+	Fence(ctx context.Context, f Fence) (map[string]Ledger, error)
+	Prepare(ctx context.Context, epoch int64) (staged []byte, err error)
+	Commit(ctx context.Context, c Commit) error
+	Flush(ctx context.Context) error
+	Close() error
+}
+
+// Fence is one incarnation's claim on a participant.
+type Fence struct {
+	Job, UUID   string
+	Incarnation int64
+	Nonce       string
+	Create      bool
+}
+
+// Ledger is what a sink's ledger holds.
+type Ledger struct {
+	Found bool
+	ID    log.ID
+}
+
+// Commit is one epoch to be committed.
+type Commit struct {
+	Epoch      int64
+	ID, Parent log.ID
+	Positions  []data.SplitState
+	Staged     []byte
+}
+
+// Event is something that happened on the path of an epoch, for progress
+// lines, metrics and tests. Exactly one of the pointers is set.
+type Event struct {
+	At         time.Time
+	Started    *Started
+	Waiting    *Waiting
+	Checkpoint *Checkpoint
+}
+
+// Started is one incarnation that is about to read its first record.
+type Started struct {
+	Incarnation int64
+	Restored    bool // false: genesis
+	Finished    bool // nothing to do: the job has read all its input
+	Checkpoint  log.ID
+	Epoch       int64
+	Keys        int64 // state entries restored
+	Splits      []data.SplitState
+	Took        time.Duration
+}
+
+// Waiting says what a start or a commit is waiting for.
+type Waiting struct {
+	For string
+}
+
+// Checkpoint is one committed checkpoint.
+type Checkpoint struct {
+	Epoch    int64
+	ID       log.ID
+	Finished bool
+	Bytes    int64    // written for it
+	Full     []string // steps that saved everything
+	Splits   []data.SplitState
+	Late     map[string]int64 // by step, since the start of the run
+	Took     Phases
+}
+
+// Phases is how long the parts of an epoch took, each from its barrier.
+type Phases struct {
+	Acked, Durable, Prepared, Entered, Committed time.Duration
+
+	Pause time.Duration // not from the barrier: the longest that a task stood still for it
+}
+
+// withDefaults fills in what was left out.
+func (c Config) withDefaults() Config {
+	if c.Retain < 1 {
+		c.Retain = 10
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Observe == nil {
+		c.Observe = func(Event) {}
+	}
+	if c.Notify == nil {
+		c.Notify = func(context.Context, []data.SplitState) error { return nil }
+	}
+	return c
+}
+
+// Kinds of sinks, as in plan.SinkNode.
+const (
+	atLeastOnce   = "at least once"
+	transactional = "transactional"
+)
+
+// storeDecides is the decider's name where no participant decides.
+const storeDecides = "store"
+
+// decider names the participant that decides epochs, or the store.
+func (c Config) decider() (string, error) {
+	decider := storeDecides
+	for _, s := range c.Sinks {
+		if s.Kind != transactional {
+			continue
+		}
+		if decider != storeDecides {
+			return "", refused("sinks commit in transactions of two participants, %s and %s; this version commits one database per job: put the sinks into one database, or make those of one of them idempotent",
+				decider, s.Name)
+		}
+		if c.StateDir == "" {
+			return "", refused("sink %s commits in transactions, which need checkpoints that outlive the process: give the job a state directory", s.Name)
+		}
+		decider = s.Name
+	}
+	return decider, nil
+}

@@ -1,0 +1,82 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/weirstream/weir/internal/control/log"
+)
+
+var (
+	// ErrFenced reports that a newer incarnation of the job has started: this
+	// one may change nothing any more.
+	ErrFenced = errors.New("fenced by a newer start of this job")
+
+	// ErrRefused reports that store, ledgers and the declared job don't fit
+	// together. Nothing was guessed and nothing was changed; the wrapping
+	// error says what was found and what to do.
+	ErrRefused = errors.New("refused to run")
+
+	// errStopped is why calls of a start that was asked to stop are cancelled.
+	errStopped = errors.New("stopped before the first record")
+
+	// errEnded is why calls that outlive the run are cancelled.
+	errEnded = errors.New("the run is over")
+)
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
+}
+
+// startOverHint is what always helps where a sink and the store don't agree.
+const startOverHint = "or begin from nothing with --start-over (StartOver)"
+
+// temporary reports whether a participant asks for the call to be repeated.
+func temporary(err error) bool {
+	var t interface{ Temporary() bool }
+	return errors.As(err, &t) && t.Temporary()
+}
+
+// explain says what an error means for the job: whether somebody else runs it
+// now, and what a restart will begin from.
+func (j *job) explain(err error) error {
+	if j.me.Incarnation == 0 {
+		return err
+	}
+	if start := j.newerStart(); start != nil {
+		return fmt.Errorf("%w: incarnation %d was started at %s, this one is %d: %w",
+			ErrFenced, start.Slot, start.Start.At.Format("2006-01-02 15:04:05 MST"), j.me.Incarnation, err)
+	}
+	if errors.Is(err, log.ErrTaken) {
+		return fmt.Errorf("%w: somebody else writes to the log in %s: %w", ErrFenced, j.where, err)
+	}
+	if errors.Is(err, ErrFenced) || errors.Is(err, ErrRefused) {
+		return err
+	}
+	last := "the checkpoints in " + j.where + " are as they were"
+	if m := j.last.m; m != nil {
+		last = fmt.Sprintf("the last good checkpoint is that of epoch %d in log slot %d, where a restart goes on", m.Epoch, j.last.id.Slot)
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("the disk is full: %w; %s; make room and start again", err, last)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("the file system is read-only: %w; %s; make it writable and start again", err, last)
+	case errors.Is(err, syscall.EIO):
+		return fmt.Errorf("the disk reported an I/O error: %w; %s; check the disk before you start again", err, last)
+	}
+	return fmt.Errorf("%w; %s", err, last)
+}
+
+// newerStart returns the newest start entry that isn't ours but behind it. A
+// log that can't be read any more doesn't tell, and the first error stands.
+func (j *job) newerStart() *log.Entry {
+	if err := j.log.Reload(); err != nil {
+		return nil
+	}
+	if e := newestStart(j.log.Entries()); e != nil && e.Slot > j.me.Incarnation {
+		return e
+	}
+	return nil
+}

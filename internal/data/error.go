@@ -1,0 +1,66 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// ErrInput is what a job stops with because of its input or a user function:
+// an undecodable record, an impossible event time, an error of a Try function,
+// a panic.
+var ErrInput = errors.New("bad input")
+
+// ErrGrown reports input behind the end of a finished job.
+var ErrGrown = errors.New("input has grown since the job finished")
+
+// RecordError says which record stopped which step.
+type RecordError struct {
+	Step  string // the step's id, or its operation and place
+	Task  string
+	Where string // the input record, in its source's words; "" if none caused it
+	Err   error
+}
+
+// Error implements error.
+func (e *RecordError) Error() string {
+	where := e.Where
+	if where == "" {
+		where = "no input record (a watermark or a barrier caused it)"
+	}
+	return fmt.Sprintf("step %s, task %s: %v; input: %s", e.Step, e.Task, e.Err, where)
+}
+
+// Unwrap returns the cause and ErrInput.
+func (e *RecordError) Unwrap() []error { return []error{ErrInput, e.Err} }
+
+// PanicError is a panic in a user function.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error implements error.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic in a user function: %v", e.Value) }
+
+func newPanic(v any) *PanicError { return &PanicError{Value: v, Stack: debug.Stack()} }
+
+// sinkError marks an error that isn't the record's fault.
+type sinkError struct{ err error }
+
+func (e sinkError) Error() string { return e.err.Error() }
+func (e sinkError) Unwrap() error { return e.err }
+
+// blame adds the step and the input record to an error of a user function.
+func (t *Task) blame(err error) error {
+	var have *RecordError
+	var sink sinkError
+	if errors.As(err, &have) {
+		return err
+	}
+	step := t.run.stepName(t.Step)
+	if errors.As(err, &sink) {
+		return fmt.Errorf("step %s, task %s: %w", step, t.name, sink.err)
+	}
+	return &RecordError{Step: step, Task: t.name, Where: t.run.locate(t.Origin), Err: err}
+}

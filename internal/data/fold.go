@@ -1,0 +1,112 @@
+package data
+
+import (
+	"github.com/weirstream/weir/internal/table"
+)
+
+// FoldConfig is what a Fold, Reduce or Count needs. Exactly one of Add, Reduce
+// and Count is set; Reduce makes the first record the accumulator.
+type FoldConfig[K comparable, T, A, R any] struct {
+	ID      string
+	Key     table.Key
+	Value   table.Value
+	Zero    func() A
+	Add     func(A, T) A
+	Count   func(*A)  // Add without a call of the user's
+	First   func(T) A // of Reduce
+	Make    func(K, A) R
+	Barrier bool // emit what changed, at each barrier; else each update
+}
+
+// Fold keeps one accumulator a key.
+type Fold[K comparable, T, A, R any] struct {
+	At
+	c     FoldConfig[K, T, A, R]
+	next  Out[R]
+	tab   *table.Table[K, A]
+	pool  *table.Pool
+	clock clock
+	ids   [MaxBatch]uint32
+	tmp   R
+}
+
+// NewFold makes the step in its task.
+func NewFold[K comparable, T, A, R any](at At, c FoldConfig[K, T, A, R], next Out[R]) *Fold[K, T, A, R] {
+	t := at.Task
+	f := &Fold[K, T, A, R]{At: at, c: c, next: next, tab: table.New[K, A](c.Key, c.Value, t.run.Groups),
+		pool: table.NewPool(), clock: newClock(t, c.ID)}
+	t.OnRestore(func(rs Restorer) error {
+		f.clock.restore(rs.Clocks(c.ID))
+		return sections(rs, c.ID, func(_ int64, b []byte, sec Section) ([]byte, error) {
+			return f.tab.Load(b, sec.Key, sec.Value, t.owns, nil)
+		})
+	})
+	return f
+}
+
+// Batch folds a batch.
+func (f *Fold[K, T, A, R]) Batch(b *Batch[K, T]) {
+	t := f.Task
+	ids := f.ids[:b.N]
+	f.tab.Locate(b.Hash[:b.N], b.Keys[:b.N], ids)
+	late := behind{late: b.Late}
+	for i, id := range ids {
+		if t.err != nil {
+			return
+		}
+		t.Step, t.Origin = f.Step, b.Origin[i]
+		acc := f.tab.Value(id &^ table.Fresh)
+		switch {
+		case f.c.Count != nil:
+			f.c.Count(acc)
+		case id&table.Fresh != 0 && f.c.First != nil:
+			*acc = f.c.First(b.Recs[i])
+		default:
+			if id&table.Fresh != 0 {
+				*acc = f.c.Zero()
+			}
+			*acc = f.c.Add(*acc, b.Recs[i])
+		}
+		f.tab.Touch(id &^ table.Fresh)
+		if f.c.Barrier {
+			continue
+		}
+		if len(b.Late) > 0 {
+			t.Behind = late.of(i)
+		}
+		f.tmp = f.c.Make(b.Keys[i], *acc)
+		f.next.Push(&f.tmp, b.At[i])
+	}
+	t.Behind = MinTime
+}
+
+// Mark emits and saves at a barrier.
+func (f *Fold[K, T, A, R]) Mark(m Mark) {
+	switch m.Kind {
+	case Watermark:
+		f.clock.wm = max(f.clock.wm, m.N)
+	case Barrier:
+		if f.c.Barrier {
+			f.Task.Step = f.Step
+			f.tab.Changed(func(id uint32) {
+				f.tmp = f.c.Make(f.tab.Key(id), *f.tab.Value(id))
+				f.next.Push(&f.tmp, f.clock.wm)
+			})
+		}
+		f.save(m.N)
+	}
+	f.next.Mark(m)
+}
+
+func (f *Fold[K, T, A, R]) save(epoch int64) {
+	full := f.Task.run.isFull(epoch, f.c.ID)
+	fz, err := f.tab.Freeze(f.pool, full)
+	if err != nil {
+		f.Task.Fail(err)
+		return
+	}
+	p := &part{info: PartInfo{Step: f.c.ID, Full: full, Live: f.tab.Len(), Clocks: f.clock.save(),
+		Key: f.c.Key.Schema(), Value: f.c.Value.Schema()}}
+	p.add(0, fz)
+	f.Task.Save(p)
+}

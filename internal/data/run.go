@@ -1,0 +1,259 @@
+package data
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Config is the shape of a run.
+type Config struct {
+	Parallelism int      // tasks a keyed stage, at least 1
+	Groups      int      // key groups
+	BatchLen    int      // records in a batch between stages, 1 to MaxBatch
+	ReadLen     int      // records in a source's and a sink's batch, 1 to MaxBatch
+	Names       []string // of the declared steps, by their number
+}
+
+// Run is one execution of a job: all tasks and what they share. It is built
+// by the job's handles, opened, started, driven by control and stopped, once.
+type Run struct {
+	Config
+	// Stages finds what a step has made in this run, by the step.
+	Stages map[any]any
+
+	tasks   []*Task
+	sources []sourceTask
+	places  []place
+	ctl     Control
+	done    chan struct{}
+	stop    sync.Once
+	wg      sync.WaitGroup
+	hold    atomic.Bool
+	asked   atomic.Int64 // progress requests so far
+	full    sync.Map     // epoch -> map[string]bool, of open epochs
+	late    map[string]*atomic.Int64
+	state   map[string]bool // ids of steps with state
+
+	mu struct {
+		sync.Mutex
+		progress map[string][]SplitProgress // by task
+	}
+}
+
+type sourceTask struct {
+	t     *Task
+	open  func(context.Context, Restorer) error
+	close func() error
+}
+
+// place is a split for error messages.
+type place struct {
+	source, split string
+	locate        func(split string, mark int64) string
+}
+
+// SplitProgress is how far the reading of a split has come.
+type SplitProgress struct {
+	SplitState
+	Standing
+	Idle bool
+}
+
+// NewRun returns a run without tasks.
+func NewRun(c Config) *Run {
+	r := &Run{Config: c, Stages: map[any]any{}, done: make(chan struct{}), late: map[string]*atomic.Int64{}, state: map[string]bool{}}
+	r.mu.progress = map[string][]SplitProgress{}
+	return r
+}
+
+func (r *Run) newTask(stage string, index, of int) *Task {
+	t := &Task{name: taskName(stage, index), index: index, of: of, run: r, wm: MinTime, Behind: MinTime, Origin: noOrigin}
+	r.tasks = append(r.tasks, t)
+	return t
+}
+
+func (r *Run) addSplit(source, split string, locate func(string, int64) string) int {
+	r.places = append(r.places, place{source, split, locate})
+	return len(r.places) - 1
+}
+
+// locate puts an origin into words. It may read the input again.
+func (r *Run) locate(origin int64) string {
+	if origin < 0 || int(origin>>markBits) >= len(r.places) {
+		return ""
+	}
+	p := r.places[origin>>markBits]
+	mark := origin & markMask
+	if p.locate != nil {
+		return fmt.Sprintf("source %s, %s", p.source, p.locate(p.split, mark))
+	}
+	return fmt.Sprintf("source %s, split %s, record %d", p.source, p.split, mark)
+}
+
+func (r *Run) stepName(step int32) string {
+	if step < 0 || int(step) >= len(r.Names) {
+		return fmt.Sprintf("#%d", step)
+	}
+	return r.Names[step]
+}
+
+// lateOf returns the counter of late records of a step, which its tasks share:
+// late records are rare.
+func (r *Run) lateOf(step string) *atomic.Int64 {
+	c := r.late[step]
+	if c == nil {
+		c = new(atomic.Int64)
+		r.late[step] = c
+	}
+	return c
+}
+
+// Late returns the records that were late at each step since the start.
+func (r *Run) Late() map[string]int64 {
+	out := make(map[string]int64, len(r.late))
+	for step, n := range r.late {
+		out[step] = n.Load()
+	}
+	return out
+}
+
+// Open restores every task and opens every split. It returns where the splits
+// stand, which at the very first start is what genesis saves.
+func (r *Run) Open(ctx context.Context, rs Restorer) ([]SplitState, error) {
+	if err := r.known(rs); err != nil {
+		return nil, err
+	}
+	var states []SplitState
+	for _, s := range r.sources {
+		if err := s.open(ctx, rs); err != nil {
+			return nil, err
+		}
+		states = append(states, s.t.splits()...)
+	}
+	for _, t := range r.tasks {
+		for _, load := range t.onLoad {
+			if err := load(rs); err != nil {
+				return nil, fmt.Errorf("restore task %s: %w", t.name, err)
+			}
+		}
+	}
+	return states, nil
+}
+
+// known checks that every split of the checkpoint still exists.
+func (r *Run) known(rs Restorer) error {
+	have := map[string]bool{}
+	sources := map[string]bool{}
+	for _, p := range r.places {
+		have[p.source+"\x00"+p.split] = true
+		sources[p.source] = true
+	}
+	for _, source := range slices.Sorted(maps.Keys(sources)) {
+		for _, st := range rs.Splits(source) {
+			if !have[source+"\x00"+st.Split] {
+				return fmt.Errorf("source %s: split %s, at position %q in the checkpoint, is missing now: bring it back, what was read of it can't be told from what wasn't",
+					source, st.Split, st.Position)
+			}
+		}
+	}
+	return nil
+}
+
+// Start starts the tasks.
+func (r *Run) Start(ctl Control) {
+	r.ctl = ctl
+	for _, t := range r.tasks {
+		t.mail = make(chan msg, len(t.ins)*(credit+4)+1)
+	}
+	for _, t := range r.tasks {
+		r.wg.Go(func() {
+			err := t.loop()
+			t.release()
+			if err == nil {
+				return
+			}
+			select {
+			case <-r.done: // the run is over: what broke now doesn't count
+			default:
+				ctl.Failed(err)
+			}
+		})
+	}
+}
+
+// Barrier asks every source task for barrier epoch; the steps named in full
+// save everything they have. Control asks for one at a time.
+func (r *Run) Barrier(epoch int64, full map[string]bool) {
+	r.full.Clear()
+	r.full.Store(epoch, full)
+	r.tell(Mark{Barrier, epoch})
+}
+
+// isFull reports whether a step saves everything at barrier epoch.
+func (r *Run) isFull(epoch int64, step string) bool {
+	m, ok := r.full.Load(epoch)
+	return ok && m.(map[string]bool)[step]
+}
+
+// Probe asks every source task for a mark behind everything that it can read
+// now. n is at least 1.
+func (r *Run) Probe(n int64) { r.tell(Mark{Probe, n}) }
+
+// Hold makes the sources wait, or go on.
+func (r *Run) Hold(on bool) {
+	r.hold.Store(on)
+	if !on {
+		r.tell(Mark{wake, 0})
+	}
+}
+
+func (r *Run) tell(m Mark) {
+	for _, s := range r.sources {
+		select {
+		case s.t.cmd <- m:
+		case <-r.done:
+		}
+	}
+}
+
+// Stop ends the tasks. What is under way is dropped.
+func (r *Run) Stop() { r.stop.Do(func() { close(r.done) }) }
+
+// Wait returns when every task has returned.
+func (r *Run) Wait() { r.wg.Wait() }
+
+// Close closes the readers. The tasks have returned.
+func (r *Run) Close() error {
+	var first error
+	for _, s := range r.sources {
+		if err := s.close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// Tasks is the number of tasks, each of which acknowledges a barrier.
+func (r *Run) Tasks() int { return len(r.tasks) }
+
+// Sources is the number of source tasks, each of which ends.
+func (r *Run) Sources() int { return len(r.sources) }
+
+// Steps lists the ids of the steps with state.
+func (r *Run) Steps() []string { return slices.Sorted(maps.Keys(r.state)) }
+
+// Progress returns what the source tasks last told, and asks them to tell again.
+func (r *Run) Progress() []SplitProgress {
+	r.asked.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []SplitProgress
+	for _, task := range slices.Sorted(maps.Keys(r.mu.progress)) {
+		out = append(out, r.mu.progress[task]...)
+	}
+	return out
+}

@@ -1,0 +1,260 @@
+package table
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"unsafe"
+)
+
+// Pool recycles the memory of frozen copies: two of them, as at most two epochs
+// are open. Tables may share it; its use is safe from any goroutine.
+type Pool struct {
+	copies  chan *Frozen
+	buffers chan []byte
+}
+
+// NewPool returns an empty pool.
+func NewPool() *Pool {
+	return &Pool{copies: make(chan *Frozen, 2), buffers: make(chan []byte, 1)}
+}
+
+// slack is how much larger than needed recycled memory may be: more would keep
+// the size of one full checkpoint for ever.
+func slack(need int) int { return 8*need + 1<<20 }
+
+func (p *Pool) take(words int) *Frozen {
+	var f *Frozen
+	select {
+	case f = <-p.copies:
+	default:
+		f = &Frozen{}
+	}
+	if n := cap(f.words); n < words || n > slack(words) {
+		f.words = make([]uint64, words, words+words/4)
+	}
+	f.words = f.words[:words]
+	f.pool = p
+	return f
+}
+
+func (p *Pool) buffer(n int) (b []byte) {
+	select {
+	case b = <-p.buffers:
+	default:
+	}
+	if cap(b) < n || cap(b) > slack(n) {
+		b = make([]byte, n, n+n/8)
+	}
+	return b[:n]
+}
+
+func (p *Pool) give(b []byte) {
+	select {
+	case p.buffers <- b:
+	default:
+	}
+}
+
+// Frozen is a copy of what changed in one table. It belongs to whoever encodes
+// it, in any goroutine, while the table goes on changing: key bytes are shared,
+// but never change.
+type Frozen struct {
+	pool   *Pool
+	key    *keyLayout
+	value  *valueLayout
+	groups int
+
+	stride int      // words an entry: hash, key words, flat value or place in boxed
+	words  []uint64 // the entries
+	tombs  []uint64 // tombstones: hash, key words
+	arena  [][]byte // chunk headers; the table's still grow
+	boxed  bytes.Buffer
+}
+
+// Entries is the number of entries in the copy, tombstones included.
+func (f *Frozen) Entries() int { return f.live() + f.deleted() }
+
+func (f *Frozen) live() int    { return len(f.words) / f.stride }
+func (f *Frozen) deleted() int { return len(f.tombs) / f.tombWords() }
+
+func (f *Frozen) tombWords() int {
+	if f.value.flat {
+		return f.stride - f.value.words
+	}
+	return f.stride - 1
+}
+
+// Release gives the copy's memory back to its pool. The copy is of no use
+// afterwards; a second call does nothing.
+func (f *Frozen) Release() {
+	p := f.pool
+	if p == nil {
+		return
+	}
+	f.pool = nil
+	clear(f.arena) // the pool must not keep keys that have gone
+	f.arena, f.tombs = f.arena[:0], f.tombs[:0]
+	if f.boxed.Cap() > 64<<20 {
+		f.boxed = bytes.Buffer{}
+	}
+	f.boxed.Reset()
+	select {
+	case p.copies <- f:
+	default:
+	}
+}
+
+// Freeze copies the entries touched since the last call and what was deleted
+// since, or with all every entry and no tombstones; then nothing counts as
+// changed. Flat values are copied (a few nanoseconds each), boxed ones encoded.
+//
+// It fails where a boxed value can't be encoded or a key is longer than MaxKey.
+// Then everything still counts as changed.
+func (t *Table[K, V]) Freeze(p *Pool, all bool) (*Frozen, error) {
+	if t.arena.huge > 0 {
+		return nil, fmt.Errorf("freeze: %d keys are longer than %d bytes, which can't be saved: use a hash or a prefix as key", t.arena.huge, t.arena.maxKey)
+	}
+	n, stride := t.changed, t.stride
+	if all {
+		n = t.live
+	}
+	if !t.value.flat {
+		stride = 1 + t.keyWords + 1
+	}
+	f := p.take(n * stride)
+	f.key, f.value, f.groups, f.stride = t.key, t.value, t.groups, stride
+	if t.value.flat {
+		t.copyFlat(f.words, all)
+	} else if err := t.copyBoxed(f, all); err != nil {
+		f.Release()
+		return nil, err
+	}
+	f.tombs = f.tombs[:0]
+	if !all {
+		f.tombs = append(f.tombs, t.tombs...)
+	}
+	f.arena = append(f.arena[:0], t.arena.chunks...)
+	t.unmark()
+	return f, nil
+}
+
+// unmark forgets what changed, after it was copied.
+func (t *Table[K, V]) unmark() {
+	if t.key.form != keyFixed {
+		for i := 0; i < len(t.tombs); i += 1 + t.keyWords {
+			t.arena.release(t.tombs[i+1])
+		}
+	}
+	if cap(t.tombs) > slack(len(t.tombs)) {
+		t.tombs = nil
+	}
+	t.tombs = t.tombs[:0]
+	clear(t.dirty)
+	t.changed = 0
+}
+
+// marked gives the bits of 64 ids that a freeze writes.
+func (t *Table[K, V]) marked(w int, all bool) uint64 {
+	if !all {
+		return t.dirty[w]
+	}
+	m := ^t.dead[w]
+	if left := int(t.ids) - 64*w; left < 64 {
+		m &= 1<<max(left, 0) - 1
+	}
+	return m
+}
+
+func (t *Table[K, V]) copyFlat(dst []uint64, all bool) {
+	stride := t.stride
+	var ids [512]uint32
+	n := 0
+	for w := range t.dirty {
+		m := t.marked(w, all)
+		if m == 0 {
+			continue
+		}
+		if bits.OnesCount64(m) < 16 {
+			for ; m != 0; m &= m - 1 {
+				ids[n&511] = uint32(64*w + bits.TrailingZeros64(m))
+				n++
+			}
+			if n > 512-16 {
+				dst = t.copyIDs(dst, ids[:n])
+				n = 0
+			}
+			continue
+		}
+		base := unsafe.Slice((*uint64)(t.entry(uint32(64*w))), 64*stride)
+		for ; m != 0; m &= m - 1 {
+			src := base[bits.TrailingZeros64(m)*stride:][:stride]
+			if stride == 3 { // a key and a counter: no call
+				dst[0], dst[1], dst[2] = src[0], src[1], src[2]
+				dst = dst[3:]
+				continue
+			}
+			dst = dst[copy(dst, src):]
+		}
+	}
+	t.copyIDs(dst, ids[:n])
+}
+
+func (t *Table[K, V]) copyIDs(dst []uint64, ids []uint32) []uint64 {
+	if t.stride == 3 {
+		for _, id := range ids {
+			src := (*[3]uint64)(t.entry(id))
+			dst[0], dst[1], dst[2] = src[0], src[1], src[2]
+			dst = dst[3:]
+		}
+		return dst
+	}
+	for _, id := range ids {
+		dst = dst[copy(dst, unsafe.Slice((*uint64)(t.entry(id)), t.stride)):]
+	}
+	return dst
+}
+
+// copyBoxed encodes values: each as u32 length and bytes, at the place that the
+// entry's last word tells.
+func (t *Table[K, V]) copyBoxed(f *Frozen, all bool) error {
+	dst, head := f.words, 1+t.keyWords
+	for w := range t.dirty {
+		for m := t.marked(w, all); m != 0; m &= m - 1 {
+			id := uint32(64*w + bits.TrailingZeros64(m))
+			copy(dst, unsafe.Slice((*uint64)(t.entry(id)), head))
+			from := f.boxed.Len()
+			dst[head] = uint64(from)
+			f.boxed.Write([]byte{0, 0, 0, 0})
+			err := t.value.enc.MarshalToBuffer(t.Value(id), &f.boxed)
+			n := f.boxed.Len() - from - 4
+			if err == nil && n > maxBoxed {
+				err = fmt.Errorf("it takes %d bytes, at most %d can be saved", n, maxBoxed)
+			}
+			if err != nil {
+				return fmt.Errorf("freeze: encode value of key %.100s: %w", fmt.Sprint(t.Key(id)), err)
+			}
+			binary.LittleEndian.PutUint32(f.boxed.Bytes()[from:], uint32(n))
+			dst = dst[head+1:]
+		}
+	}
+	return nil
+}
+
+// maxBoxed is the length in bytes of an encoded value that can be saved.
+const maxBoxed = 1 << 30
+
+// Changed visits the entries touched since the last Freeze, in the order of
+// memory. They still count as changed. visit may touch, delete and drop the
+// entry at hand.
+func (t *Table[K, V]) Changed(visit func(id uint32)) {
+	for w := range t.dirty {
+		for m := t.dirty[w]; m != 0; m &= m - 1 {
+			b := bits.TrailingZeros64(m)
+			if t.dirty[w]>>b&1 != 0 {
+				visit(uint32(64*w + b))
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package weir
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/weirstream/weir/internal/data"
+)
+
+const defaultKeyGroups = 128
+
+// SourceOption configures From. It is typed by the source's records, so that
+// an event-time function of another type doesn't compile.
+type SourceOption[T any] interface{ source(*sourceConfig[T]) }
+
+type sourceConfig[T any] struct {
+	time  func(T) time.Time
+	bound time.Duration
+	ahead time.Duration
+}
+
+// TimeOption is what EventTime returns.
+type TimeOption[T any] struct{ c sourceConfig[T] }
+
+func (o TimeOption[T]) source(c *sourceConfig[T]) { *c = o.c }
+
+// EventTime says when a record happened, and how much records of one split may
+// be out of order: a split's watermark is its newest event time less disorder.
+// Records may be later than that; what becomes of them is up to the steps.
+//
+// A record without an event time (the zero time), with one outside the years
+// 1900 to 2261, or with one more than a year ahead of the clock stops the job:
+// such a time would make everything after it late.
+func EventTime[T any](at func(T) time.Time, disorder time.Duration) TimeOption[T] {
+	return TimeOption[T]{sourceConfig[T]{time: at, bound: disorder, ahead: 366 * 24 * time.Hour}}
+}
+
+// MaxAhead sets how far ahead of the clock an event time may be before it is
+// taken for a mistake. The default is 366 days; 0 allows any.
+func (o TimeOption[T]) MaxAhead(d time.Duration) TimeOption[T] {
+	o.c.ahead = d
+	return o
+}
+
+// EmitOption configures when Fold, Reduce and Count emit.
+type EmitOption interface{ emit(*emitConfig) }
+
+type emitConfig struct{ barrier bool }
+
+type emitOption func(*emitConfig)
+
+func (f emitOption) emit(c *emitConfig) { f(c) }
+
+// EachBarrier makes a Fold, Reduce or Count emit the values that changed, once
+// an epoch. The default is to emit every update at once.
+func EachBarrier() EmitOption { return emitOption(func(c *emitConfig) { c.barrier = true }) }
+
+// DistinctOption configures Distinct.
+type DistinctOption interface{ distinct(*distinctConfig) }
+
+type distinctConfig struct{ admit time.Duration }
+
+type distinctOption func(*distinctConfig)
+
+func (f distinctOption) distinct(c *distinctConfig) { f(c) }
+
+// Admit sets how far behind its own split's watermark a record may be before
+// Distinct takes it for late. The default is the largest size plus lateness of
+// the windows downstream; where a branch downstream has no window, Admit is
+// required.
+func Admit(d time.Duration) DistinctOption {
+	return distinctOption(func(c *distinctConfig) { c.admit = d })
+}
+
+// RunOption configures one run of a job.
+type RunOption interface{ run(*runConfig) }
+
+type runConfig struct {
+	stateDir    string
+	interval    time.Duration
+	every       int64
+	parallelism int
+	batch       int
+	retain      int
+	takeover    bool
+	log         *slog.Logger
+	onStart     []func(Started)
+	onCheck     []func(Checkpoint)
+	onWait      []func(string)
+}
+
+func defaultRun() runConfig {
+	return runConfig{interval: time.Second, parallelism: runtime.GOMAXPROCS(0), batch: data.MaxBatch, retain: 10,
+		log: slog.New(slog.DiscardHandler)}
+}
+
+func (c *runConfig) validate() []error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.interval >= 0, "checkpoint interval %v: it can't be negative; 0 means none by time", c.interval)
+	check(c.every >= 0, "checkpoint every %d records: it can't be negative; 0 means none by count", c.every)
+	check(c.parallelism >= 1 && c.parallelism <= 1024, "parallelism %d: 1 to 1024 tasks a keyed step", c.parallelism)
+	check(c.batch >= 1 && c.batch <= data.MaxBatch, "batch size %d: 1 to %d records", c.batch, data.MaxBatch)
+	check(c.retain >= 1, "retain %d checkpoints: at least 1", c.retain)
+	return errs
+}
+
+type runOption func(*runConfig)
+
+func (f runOption) run(c *runConfig) { f(c) }
+
+// StateDir names the folder for checkpoints, made when missing. One job, one
+// folder, one process at a time. Without it checkpoints live in memory and end
+// with the run: the input is then read again from its start.
+func StateDir(dir string) RunOption { return runOption(func(c *runConfig) { c.stateDir = dir }) }
+
+// Interval sets the time between checkpoints. The default is 1 s; 0: none by time.
+func Interval(d time.Duration) RunOption { return runOption(func(c *runConfig) { c.interval = d }) }
+
+// EveryRecords takes a checkpoint whenever a split has read n records since the
+// last barrier; the split waits there for the barrier, and no timer runs. It is
+// for tests and demonstrations: where the checkpoints fall is then exact.
+func EveryRecords(n int64) RunOption {
+	return runOption(func(c *runConfig) { c.every, c.interval = n, 0 })
+}
+
+// Parallelism sets the number of tasks of each keyed step. The default is one a
+// core. It can change between runs.
+func Parallelism(n int) RunOption { return runOption(func(c *runConfig) { c.parallelism = n }) }
+
+// BatchSize sets how many records go from task to task at once, at most: 1 to
+// 1,024, the default. Smaller batches cost throughput and change no result.
+func BatchSize(n int) RunOption { return runOption(func(c *runConfig) { c.batch = n }) }
+
+// Retain sets how many checkpoints are kept. The default is 10.
+func Retain(n int) RunOption { return runOption(func(c *runConfig) { c.retain = n }) }
+
+// Takeover starts although another process holds the state directory, and
+// fences that process: from then on it can't change anything.
+func Takeover() RunOption { return runOption(func(c *runConfig) { c.takeover = true }) }
+
+// Logger sets where structured logs go. The default is nowhere.
+func Logger(l *slog.Logger) RunOption {
+	return runOption(func(c *runConfig) {
+		if l != nil {
+			c.log = l
+		}
+	})
+}
+
+// OnStart calls f before the first record is read, and after each recovery. f
+// runs on the path of an epoch: it must be quick.
+func OnStart(f func(Started)) RunOption {
+	return runOption(func(c *runConfig) { c.onStart = append(c.onStart, f) })
+}
+
+// OnCheckpoint calls f after each committed checkpoint. f runs on the path of
+// an epoch: it must be quick.
+func OnCheckpoint(f func(Checkpoint)) RunOption {
+	return runOption(func(c *runConfig) { c.onCheck = append(c.onCheck, f) })
+}
+
+// OnWait calls f when a start or a commit has to wait, with what for.
+func OnWait(f func(what string)) RunOption {
+	return runOption(func(c *runConfig) { c.onWait = append(c.onWait, f) })
+}

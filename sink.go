@@ -1,0 +1,177 @@
+package weir
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+)
+
+// Kind is what a sink can promise. The guarantee of a job is derived from it
+// and from the shape of the job, never from a flag that the user sets.
+type Kind int
+
+// The kinds of sinks, weakest first.
+const (
+	// AtLeastOnce sinks may see a record again after a crash.
+	AtLeastOnce Kind = iota
+	// Idempotent sinks write early and may repeat: the same row is written
+	// again after a crash, and a dead incarnation can't write at all.
+	Idempotent
+	// Following sinks commit an epoch with its id, but can't decide one.
+	Following
+	// Transactional sinks commit an epoch's output and the checkpoint's id in
+	// one transaction: they decide an epoch, or follow another decider.
+	Transactional
+)
+
+// String returns the word used in explain and in metrics.
+func (k Kind) String() string {
+	switch k {
+	case AtLeastOnce:
+		return "at least once"
+	case Idempotent:
+		return "idempotent"
+	case Following:
+		return "following"
+	case Transactional:
+		return "transactional"
+	}
+	return fmt.Sprintf("Kind(%d)", int(k))
+}
+
+// CheckpointID names one checkpoint: the log slot that holds its manifest and
+// the SHA-256 of that entry. Two stores can both have a slot 42; they can't
+// have the same id. The zero id is "before the first checkpoint".
+type CheckpointID struct {
+	Slot int64
+	Sum  [32]byte
+}
+
+// IsZero reports whether the id names no checkpoint.
+func (id CheckpointID) IsZero() bool { return id == CheckpointID{} }
+
+// String returns SLOT-HEX, the form that ledgers hold; "" for the zero id.
+func (id CheckpointID) String() string {
+	if id.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%d-%s", id.Slot, hex.EncodeToString(id.Sum[:]))
+}
+
+// JobID says which job a ledger belongs to. The name is the user's; the uuid
+// was drawn when the job first started in its state directory.
+type JobID struct{ Name, UUID string }
+
+// Incarnation is one start of a job. A larger number fences every smaller one;
+// the nonce tells two starts apart that believe in the same number.
+type Incarnation struct {
+	Number int64
+	Nonce  string
+}
+
+// SinkSpec describes a sink before anything is opened.
+type SinkSpec struct {
+	Kind   Kind
+	Target string // for people: `table "ad_minute" in clicks.db`
+	// Participant names what shares one transaction: sinks whose strings are
+	// equal are connected once and commit together. Empty: the sink is alone.
+	Participant string
+	Readers     string   // what a reader of the target sees, one sentence
+	Needs       []string // conditions of that promise
+}
+
+// Sink is where a stream ends. Spec does no I/O. Control calls Connect once a
+// run for all sinks of one participant, and then Open once for each of them,
+// all before the first record.
+type Sink[T any] interface {
+	Spec() SinkSpec
+	// Connect reaches the participant that the sinks named by their step ids
+	// belong to. It changes nothing that an older incarnation could miss.
+	Connect(ctx context.Context, sinks []string) (Participant, error)
+	// Open attaches this sink, whose step id is given. p is what Connect
+	// returned, of this sink or of another of the same participant.
+	Open(ctx context.Context, p Participant, sink string) (Outlet[T], error)
+}
+
+// Outlet is a sink in one run. Its participant ends it.
+type Outlet[T any] interface {
+	// Writer returns the writer of one task. Called before the start, once a task.
+	Writer(task int) Writer[T]
+}
+
+// Writer is a task's side of a sink. All calls come from the task's goroutine.
+// A crash between any two calls loses what wasn't prepared, and nothing else.
+type Writer[T any] interface {
+	// Write hands over records with their event times (nanoseconds since
+	// 1970). Both slices are the caller's again when Write returns.
+	Write(recs []T, at []int64) error
+	// Seal ends the epoch: everything written since the last Seal belongs to
+	// it. It does no I/O.
+	Seal(epoch int64) error
+}
+
+// A Filler is a Writer that keeps an epoch in memory and can say that it has
+// enough: the job then takes an early checkpoint, and sources wait for it.
+type Filler interface{ Full() bool }
+
+// Participant is the sinks that share one transaction. Control makes every
+// call, one at a time: Fence first, then Prepare and Commit in turn, Close
+// last. Close may come at any time, also instead of a Commit.
+type Participant interface {
+	// Fence shuts out every earlier incarnation, for good, and then says what
+	// each sink's ledger names. A COMMIT whose answer was lost is settled by
+	// this call: it writes, so it waits for the transaction, or ends it.
+	Fence(ctx context.Context, f Fence) (map[string]Ledger, error)
+	// Prepare flushes everything sealed for the epoch as far as it goes before
+	// the checkpoint exists: eager rows are confirmed. What it returns is kept
+	// with the checkpoint and given back to Commit.
+	Prepare(ctx context.Context, epoch int64) (staged []byte, err error)
+	// Commit makes the epoch's output visible together with c.ID in every
+	// ledger, if the ledgers name c.Parent and this incarnation. If they name
+	// c.ID already it does nothing: it may be repeated, also by a later
+	// incarnation, which has only c to go by.
+	Commit(ctx context.Context, c Commit) error
+	// Flush waits until everything that was handed to Write before the call
+	// and that doesn't wait for a Commit is confirmed.
+	Flush(ctx context.Context) error
+	Close() error
+}
+
+// Fence is one incarnation's claim on a participant.
+type Fence struct {
+	Job JobID
+	By  Incarnation
+	// Create allows ledgers to be made: no checkpoint exists yet. Otherwise a
+	// missing ledger is reported and left missing.
+	Create bool
+}
+
+// Ledger is what a sink's ledger holds: the last checkpoint committed there.
+// Found is false where there is no ledger; the id is zero before the first.
+type Ledger struct {
+	Found bool
+	ID    CheckpointID
+}
+
+// Commit is one epoch to be committed.
+type Commit struct {
+	Epoch     int64
+	ID        CheckpointID
+	Parent    CheckpointID // what the ledgers name now; zero at genesis
+	Positions []Position   // where the sources stood at the barrier
+	Staged    []byte       // what Prepare returned for the epoch
+}
+
+// Position is where reading stands in one split of a source.
+type Position struct {
+	Source, Split string
+	At            []byte
+}
+
+// Scratcher is a Sink that can write to an empty scratch copy of its target,
+// which can be read back: it lets a job be checked against itself.
+type Scratcher[T any] interface {
+	// Scratch returns the same sink on a target of its own below dir, and a
+	// function that reads the rows committed there, in no particular order.
+	Scratch(dir string) (sink Sink[T], rows func(context.Context) ([]T, error), err error)
+}

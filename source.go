@@ -1,0 +1,68 @@
+package weir
+
+import (
+	"context"
+	"time"
+)
+
+// Source is a set of splits that can be read again from a position.
+type Source[T any] interface {
+	// Splits lists the splits by names that stay the same between runs.
+	Splits(ctx context.Context) ([]string, error)
+	// Open starts reading a split. at is nil at the very first start, where
+	// the source chooses; that choice, as the reader's Position tells it, is
+	// saved before the first record and never made again. A position that
+	// can't be read from is an error, never moved silently.
+	Open(ctx context.Context, split string, at []byte) (Reader[T], error)
+}
+
+// Reader reads one split. All calls come from one goroutine, a call at a time;
+// which task reads a split may change between runs.
+type Reader[T any] interface {
+	// Read appends at most max records to dst and never waits. end means that
+	// nothing will ever follow the records returned. After an error the reader
+	// is only closed; records returned with the error are processed first.
+	Read(dst []T, max int) (recs []T, end bool, err error)
+	// Ready is readable when Read may find more; nil means always.
+	Ready() <-chan struct{}
+	// Position is where reading stands after the last Read: a reader opened
+	// at it returns what would have come next. The bytes stay the caller's.
+	Position() []byte
+	Close() error
+}
+
+// A Marker is a Reader that can tell records apart: Marks returns a number
+// (at most 48 bits) for each record of the last Read, such as its offset. It
+// is valid until the next Read. Errors then name the exact record.
+type Marker interface{ Marks() []int64 }
+
+// A Locator is a Source that puts a mark into words: "clicks.jsonl, line 17,
+// byte offset 1632". It is asked after an error, and may read the split.
+type Locator interface {
+	Locate(split string, mark int64) string
+}
+
+// Status is how a reader stands to its split.
+type Status struct {
+	Done, Total int64 // in a unit of the reader's own; Total 0: unknown
+	Lag         int64 // records still to read, or -1: unknown
+	// Idle says that there is nothing to read and that others need not wait
+	// for this split's watermark.
+	Idle bool
+}
+
+// A StatusReader is a Reader that knows how it stands to its split.
+type StatusReader interface{ Status() Status }
+
+// A Committed is a Source that wants to know what was committed: after an
+// epoch's decision and its followers, with the positions of its splits. The
+// call may be repeated or left out; the checkpoint is the truth. Control makes
+// it, outside the reading tasks.
+type Committed interface {
+	Committed(ctx context.Context, positions []Position) error
+}
+
+// A Punctuated is a Reader that knows that time has come further than its
+// records tell: nothing before Watermark will follow the last Read. Reading the
+// split again must give the same watermarks at the same positions.
+type Punctuated interface{ Watermark() time.Time }
