@@ -105,20 +105,23 @@ func emitWord(barrier bool) string {
 // passed, and two side outputs.
 type Deduplicated[T any] struct {
 	*Stream[T]
-	late, repeats *Stream[T]
-	on            struct{ late, repeats bool }
+	late, repeats *Stream[T] // nil: not asked for
 }
 
 // Late returns the records that came too late to be told from a repeat. They
 // are counted in any case.
 func (d *Deduplicated[T]) Late() *Stream[T] {
-	d.on.late = true
+	if d.late == nil {
+		d.late = side[T](d.Stream, "late")
+	}
 	return d.late
 }
 
 // Repeats returns the records that repeat one that passed.
 func (d *Deduplicated[T]) Repeats() *Stream[T] {
-	d.on.repeats = true
+	if d.repeats == nil {
+		d.repeats = side[T](d.Stream, "repeats")
+	}
 	return d.repeats
 }
 
@@ -144,15 +147,14 @@ func (k *Keyed[K, T]) Distinct(id string, ttl time.Duration, opts ...DistinctOpt
 		func(b *build, at data.At, next data.Out[T]) (data.Op[K, T], data.Marker) {
 			c := data.DistinctConfig[K, T]{ID: id, Key: k.kind, Value: value, Older: older,
 				TTL: int64(ttl), Admit: int64(b.admit(d.node))}
-			if d.on.late {
+			if d.late != nil {
 				c.Late = d.late.lower(b, at.Task)
 			}
-			if d.on.repeats {
+			if d.repeats != nil {
 				c.Repeat = d.repeats.lower(b, at.Task)
 			}
 			op := data.NewDistinct(at, c, next)
 			return op, op
 		})
-	d.late, d.repeats = side[T](d.Stream, "late"), side[T](d.Stream, "repeats")
 	return d
 }

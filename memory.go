@@ -61,8 +61,8 @@ type memorySource[T any] struct {
 }
 
 type memorySplit[T any] struct {
-	n      int64
-	append func(dst []T, from, to int64) []T
+	n    int64
+	fill func(dst []T, from, to int64) []T
 }
 
 func (s *memorySource[T]) Splits(context.Context) ([]string, error) {
@@ -107,9 +107,9 @@ type memoryReader[T any] struct {
 	marks []int64
 }
 
-func (r *memoryReader[T]) Read(dst []T, max int) ([]T, bool, error) {
-	to := min(r.n, r.next+int64(max))
-	dst = r.append(dst, r.next, to)
+func (r *memoryReader[T]) Read(dst []T, limit int) ([]T, bool, error) {
+	to := min(r.n, r.next+int64(limit))
+	dst = r.fill(dst, r.next, to)
 	r.marks = r.marks[:0]
 	for ; r.next < to; r.next++ {
 		r.marks = append(r.marks, r.next)

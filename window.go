@@ -14,11 +14,10 @@ import (
 // Windowed is a keyed stream cut into windows of event time. Exactly one of
 // Count, Reduce and Aggregate follows it.
 type Windowed[K comparable, T any] struct {
-	k      *Keyed[K, T]
-	w      window.Window
-	late   *Stream[T]
-	onLate bool
-	used   bool
+	k    *Keyed[K, T]
+	w    window.Window
+	late *Stream[T] // nil: not asked for
+	used bool
 }
 
 // Result is the value of one key in one window.
@@ -37,12 +36,15 @@ type Result[K comparable, V any] struct {
 // splits have no say in it, and so the same input gives the same result however
 // splits interleave. Late records are counted and dropped, or see Late.
 func (k *Keyed[K, T]) Window(w window.Window) *Windowed[K, T] {
-	return &Windowed[K, T]{k: k, w: w, late: &Stream[T]{job: k.s.job}}
+	return &Windowed[K, T]{k: k, w: w}
 }
 
 // Late returns the records that were late for their window.
 func (w *Windowed[K, T]) Late() *Stream[T] {
-	w.onLate = true
+	if w.late == nil {
+		j := w.k.s.job
+		w.late = &Stream[T]{job: j, node: j.add(plan.Node{Op: plan.Split, Inputs: []int{w.k.node}, Side: "late"})}
+	}
 	return w.late
 }
 
@@ -50,7 +52,7 @@ func (w *Windowed[K, T]) Late() *Stream[T] {
 func (w *Windowed[K, T]) Count(id string) *Stream[Result[K, int64]] {
 	c := data.WindowConfig[K, T, int64, Result[K, int64]]{Count: func(n *int64) { *n++ }}
 	c.Make = makeResult[K](w, func(n int64) int64 { return n })
-	return windowed(w, id, c, 0)
+	return windowed(w, id, "count", c, 0)
 }
 
 // Reduce combines the records of each key and window, the first one being the
@@ -58,11 +60,8 @@ func (w *Windowed[K, T]) Count(id string) *Stream[Result[K, int64]] {
 func (w *Windowed[K, T]) Reduce[R any](id string, combine func(acc, rec T) T, result func(key K, span window.Span, acc T) R) *Stream[R] {
 	var zero T
 	c := data.WindowConfig[K, T, T, R]{Add: combine, First: func(rec T) T { return rec }}
-	size := int64(w.w.Size())
-	c.Make = func(key K, start int64, acc T) R {
-		return result(key, window.Span{Start: nanos(start), End: nanos(start + size)}, acc)
-	}
-	return windowed(w, id, c, zero)
+	c.Make = func(key K, start int64, acc T) R { return result(key, w.w.Span(start), acc) }
+	return windowed(w, id, "reduce", c, zero)
 }
 
 // Aggregate folds the records of each key and window. The accumulator's type is
@@ -70,24 +69,23 @@ func (w *Windowed[K, T]) Reduce[R any](id string, combine func(acc, rec T) T, re
 func (w *Windowed[K, T]) Aggregate[A, R any](id string, a agg.Aggregate[T, A, R]) *Stream[Result[K, R]] {
 	c := data.WindowConfig[K, T, A, Result[K, R]]{Add: a.Add}
 	c.Make = makeResult[K](w, a.Result)
-	return windowed(w, id, c, a.Zero())
+	return windowed(w, id, "aggregate", c, a.Zero())
 }
 
 func makeResult[K comparable, T, A, V any](w *Windowed[K, T], result func(A) V) func(K, int64, A) Result[K, V] {
-	size := int64(w.w.Size())
 	return func(key K, start int64, acc A) Result[K, V] {
-		return Result[K, V]{key, nanos(start), nanos(start + size), result(acc)}
+		return Result[K, V]{key, nanos(start), nanos(w.w.End(start)), result(acc)}
 	}
 }
 
-func windowed[K comparable, T, A, R any](w *Windowed[K, T], id string, c data.WindowConfig[K, T, A, R], zero A) *Stream[R] {
+func windowed[K comparable, T, A, R any](w *Windowed[K, T], id, aggregate string,
+	c data.WindowConfig[K, T, A, R], zero A) *Stream[R] {
 	j := w.k.s.job
 	if w.used {
 		j.fail(id, errors.New("its windows are counted already by another step: call Window again for a second one"))
 	}
 	w.used = true
 	value, err := table.ValueOf[A]()
-	err = errors.Join(err, w.w.Check())
 	if err != nil {
 		j.fail(id, err)
 	}
@@ -101,16 +99,14 @@ func windowed[K comparable, T, A, R any](w *Windowed[K, T], id string, c data.Wi
 	default:
 		c.Emit = data.OnClose
 	}
-	out := stateful(w.k, plan.Node{Op: plan.Window, ID: id, Value: value.Schema(), Size: w.w.Size(), Offset: w.w.Offset(),
+	return stateful(w.k, plan.Node{Op: plan.Window, ID: id, Value: value.Schema(), Aggregate: aggregate, Size: w.w.Size(), Offset: w.w.Offset(),
 		Lateness: w.w.Lateness(), Emit: w.w.Emission().String()},
 		func(b *build, at data.At, next data.Out[R]) (data.Op[K, T], data.Marker) {
 			conf := c
-			if w.onLate {
+			if w.late != nil {
 				conf.Late = w.late.lower(b, at.Task)
 			}
 			op := data.NewWindow(at, conf, next)
 			return op, op
 		})
-	w.late.node = j.add(plan.Node{Op: plan.Split, Inputs: []int{out.node}, Side: "late"})
-	return out
 }

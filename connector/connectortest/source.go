@@ -192,8 +192,8 @@ func (r *sourceRun[T]) positionsAreTheCallers(split string, want []T) error {
 		at := c.Position()
 		kept, copies = append(kept, at), append(copies, string(at))
 		scribble(c.Position())
-		if string(c.Position()) != string(at) {
-			return errors.Join(fmt.Errorf("writing into what Position returned changed it from %q to %q", at, c.Position()), c.Close())
+		if now, before := string(c.Position()), copies[len(copies)-1]; now != before {
+			return errors.Join(fmt.Errorf("writing into what Position returned changed it from %q to %q", before, now), c.Close())
 		}
 		if got, end, err = c.read(got, 2); err != nil {
 			return errors.Join(err, c.Close())
@@ -234,7 +234,7 @@ func (r *sourceRun[T]) end(split string, want []T) error {
 	}
 	at := string(c.Position())
 	for range 3 {
-		more, end, err := c.read(nil, 10)
+		more, end, err := c.Read(nil, 10)
 		if err == nil && (!end || len(more) > 0) {
 			err = fmt.Errorf("after the end Read returned %d records, end %v", len(more), end)
 		}
@@ -259,13 +259,16 @@ func (r *sourceRun[T]) twoReaders(split string, want []T) error {
 			return err
 		}
 	}
-	for !end[0] || !end[1] {
+	var err error
+	for err == nil && !(end[0] && end[1]) {
 		for i, c := range readers {
-			var err error
-			if got[i], end[i], err = c.read(got[i], 1+2*i); err != nil {
-				return err
+			if err == nil {
+				got[i], end[i], err = c.read(got[i], 1+2*i)
 			}
 		}
+	}
+	if err != nil {
+		return errors.Join(err, readers[0].Close(), readers[1].Close())
 	}
 	return errors.Join(readers[0].Close(), readers[1].Close(), same("the first reader's records", got[0], want), same("the second reader's records", got[1], want))
 }
@@ -440,15 +443,15 @@ type checkedReader[T any] struct {
 }
 
 // read reads until there is a record or the end.
-func (c *checkedReader[T]) read(dst []T, max int) ([]T, bool, error) {
+func (c *checkedReader[T]) read(dst []T, limit int) ([]T, bool, error) {
 	before := slices.Clone(dst)
 	for range 1000 {
-		recs, end, err := c.Read(dst, max)
+		recs, end, err := c.Read(dst, limit)
 		if err != nil {
 			return recs, false, fmt.Errorf("Read: %w", err)
 		}
-		if n := len(recs) - len(before); n < 0 || n > max {
-			return recs, false, fmt.Errorf("Read(max %d) went from %d records to %d", max, len(before), len(recs))
+		if n := len(recs) - len(before); n < 0 || n > limit {
+			return recs, false, fmt.Errorf("Read(max %d) went from %d records to %d", limit, len(before), len(recs))
 		}
 		if err := same("records that were in dst", recs[:len(before)], before); err != nil {
 			return recs, false, err

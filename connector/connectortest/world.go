@@ -60,6 +60,16 @@ type life struct {
 	by      weir.Incarnation
 	p       weir.Participant
 	writers [][]weir.Writer[Row] // by target, task
+	closed  bool
+}
+
+// close ends the life, once.
+func (l *life) close() error {
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	return l.p.Close()
 }
 
 // connect reaches the participant, and opens the sinks if they come first.
@@ -99,7 +109,7 @@ func (w *world) begin(ctx context.Context) (*life, int64, error) {
 	}
 	epoch, err := l.recover(ctx)
 	if err != nil {
-		return nil, 0, errors.Join(err, l.p.Close())
+		return nil, 0, errors.Join(err, l.close())
 	}
 	return l, epoch, nil
 }
@@ -215,10 +225,10 @@ func (w *world) live(ctx context.Context, last int) error {
 	}
 	for n := restored + 1; n <= int64(last); n++ {
 		if err := l.epoch(ctx, n); err != nil {
-			return errors.Join(err, l.p.Close())
+			return errors.Join(err, l.close())
 		}
 	}
-	return l.p.Close()
+	return l.close()
 }
 
 // open connects for a test that calls Fence itself.
@@ -226,7 +236,7 @@ func (w *world) open(t *testing.T) *life {
 	t.Helper()
 	l, err := w.connect(t.Context())
 	must(t, err)
-	t.Cleanup(func() { must(t, l.p.Close()) })
+	t.Cleanup(func() { must(t, l.close()) })
 	return l
 }
 
@@ -235,6 +245,7 @@ func (w *world) start(t *testing.T) *life {
 	t.Helper()
 	l, _, err := w.begin(t.Context())
 	must(t, err)
+	t.Cleanup(func() { must(t, l.close()) })
 	return l
 }
 

@@ -15,6 +15,7 @@ type LineError struct {
 	Offset int64 // of the line's first byte, in the uncompressed data
 	Err    error // what is wrong
 	Hint   string
+	Stack  []byte // where the codec panicked, if it did
 }
 
 // Error returns all of it in one line.
@@ -33,9 +34,13 @@ func (e *LineError) Error() string {
 // Unwrap returns what is wrong.
 func (e *LineError) Unwrap() error { return e.Err }
 
-func (s *scanner) undecodable(at int64, err error) error {
+func (s *scanner) undecodable(at int64, err error, stack []byte) error {
 	s.unread(at)
-	return s.lineError(err, "correct or remove the line, leave those before it as they are, and start again")
+	e := s.lineError(err, "correct or remove the line, leave those before it as they are, and start again")
+	if e.Stack = stack; stack != nil {
+		e.Hint = "correct the codec"
+	}
+	return e
 }
 
 func (s *scanner) tooLong() error {
@@ -66,7 +71,7 @@ func (s *scanner) unread(at int64) {
 
 // lineError names the line that begins at s.off. After a seek the lines before
 // it are counted only now: nobody needs their number unless one is bad.
-func (s *scanner) lineError(err error, hint string) error {
+func (s *scanner) lineError(err error, hint string) *LineError {
 	e := &LineError{Path: s.in.path, Line: s.lines + 1, Offset: s.off, Err: err, Hint: hint}
 	if s.lines < 0 {
 		n, err := countLines(context.Background(), s.in.path, s.off)

@@ -84,7 +84,7 @@ func (in *input) start() error {
 	in.size = info.Size()
 	var head [4]byte
 	n, err := in.f.ReadAt(head[:], 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("input file: %w", err)
 	}
 	switch found := formatByMagic(head[:n]); {
@@ -95,26 +95,33 @@ func (in *input) start() error {
 		return fmt.Errorf("input file %q has a name for %s data, but begins with %x (%d bytes in all); correct the name, or get the file again",
 			in.path, in.format, head[:n], in.size)
 	}
+	if err := in.unpack(); err != nil {
+		return fmt.Errorf("input file %q: its %s header is damaged: %w; get the file again", in.path, in.format, noEOF(err))
+	}
+	return nil
+}
+
+// packedSize is how many bytes of a compressed file are read at a time.
+const packedSize = 64 << 10
+
+func (in *input) unpack() (err error) {
+	raw := (*rawFile)(in)
 	switch in.format {
 	case plain:
-		in.data = (*rawFile)(in)
+		in.data = raw
 	case gz:
 		// klauspost's reader takes all streams of the file, and checks the
 		// length and checksum of each.
-		in.data, err = gzip.NewReader(bufio.NewReaderSize((*rawFile)(in), bufferSize))
+		in.data, err = gzip.NewReader(bufio.NewReaderSize(raw, packedSize))
 	case zst:
 		// One at a time: no goroutine of its own, which somebody would have to
 		// wait for.
 		var d *zstd.Decoder
-		d, err = zstd.NewReader(bufio.NewReaderSize((*rawFile)(in), bufferSize), zstd.WithDecoderConcurrency(1))
-		if err == nil {
+		if d, err = zstd.NewReader(bufio.NewReaderSize(raw, packedSize), zstd.WithDecoderConcurrency(1)); err == nil {
 			in.data, in.free = d, d.Close
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("input file %q: its %s header is damaged: %w; get the file again", in.path, in.format, noEOF(err))
-	}
-	return nil
+	return err
 }
 
 func suffix(f format) string {
@@ -127,7 +134,7 @@ func suffix(f format) string {
 // Read reads uncompressed data. io.EOF means that the file was whole.
 func (in *input) Read(p []byte) (int, error) {
 	n, err := in.data.Read(p)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		switch {
 		case in.format == plain && in.raw < in.size:
 			err = fmt.Errorf("the file ends after %d bytes, but had %d when it was opened: it was truncated or replaced while it was read", in.raw, in.size)
@@ -181,6 +188,6 @@ func (r *rawFile) Read(p []byte) (int, error) {
 	if r.format == zst {
 		r.frames.walk(p[:n])
 	}
-	r.failed = r.failed || err != nil && err != io.EOF
+	r.failed = r.failed || err != nil && !errors.Is(err, io.EOF)
 	return n, err
 }

@@ -20,8 +20,8 @@ import (
 
 // Lines is a bounded source with a record a line. path is one file or a
 // pattern of [filepath.Match]; a file whose very name it is comes first. Each
-// file is a split, named by its path as it was given: a job that is started
-// again must spell the path in the same way.
+// file is a split, named by the path as it was given: a job that is started
+// again must spell it in the same way.
 //
 // A file whose name ends in .gz or .zst is decompressed, also where several
 // compressed streams stand behind each other; the first bytes must agree with
@@ -42,7 +42,7 @@ func Lines[T any](path string, c codec.Codec[T], opts ...Option) weir.Source[T] 
 	for _, o := range opts {
 		o.apply(&conf)
 	}
-	l := &lines[T]{path: path, codec: c, conf: conf}
+	l := &lines[T]{path: filepath.Clean(path), codec: c, conf: conf}
 	switch {
 	case path == "":
 		l.err = errors.New("file.Lines needs a path, and was given an empty one")
@@ -95,8 +95,7 @@ func (l *lines[T]) Splits(context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range paths {
-		paths[i] = filepath.Clean(p)
+	for _, p := range paths {
 		if !utf8.ValidString(p) {
 			return nil, fmt.Errorf("input file %q: its name is not valid UTF-8, so a checkpoint can't name it; rename it", p)
 		}
@@ -135,7 +134,7 @@ func glob(pattern string) ([]string, error) {
 	dirs := []string{filepath.Clean(dir)}
 	if strings.ContainsAny(dir, wildcards) {
 		var err error
-		if dirs, err = glob(filepath.Clean(dir)); err != nil {
+		if dirs, err = glob(dirs[0]); err != nil {
 			return nil, err
 		}
 	}

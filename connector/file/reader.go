@@ -1,7 +1,10 @@
 package file
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"runtime/debug"
 	"strconv"
 
 	"github.com/weirstream/weir"
@@ -14,32 +17,58 @@ type reader[T any] struct {
 	codec codec.Codec[T]
 	pos   int64   // behind the last record that was returned
 	marks []int64 // where the records of the last Read begin
-	err   error   // how reading ended; io.EOF at the end
+	ended bool
+	err   error // what stopped reading
 }
 
 // Read never waits: all there is to wait for in a regular file is the disk.
-func (r *reader[T]) Read(dst []T, max int) ([]T, bool, error) {
+func (r *reader[T]) Read(dst []T, limit int) ([]T, bool, error) {
 	r.marks = r.marks[:0]
-	for len(r.marks) < max && r.err == nil {
-		line, at, err := r.next()
+	if r.err == nil && !r.ended {
+		dst = r.decode(dst, limit)
+	}
+	return dst, r.ended, r.err
+}
+
+// decode appends records until it has enough, or reading ends. It catches the
+// codec's panics: only here is it known which line caused one.
+func (r *reader[T]) decode(dst []T, limit int) (recs []T) {
+	recs = dst
+	var at int64
+	var zero T
+	decoding := false
+	defer func() {
+		if !decoding {
+			return
+		}
+		if p := recover(); p != nil {
+			recs, r.err = recs[:len(recs)-1], r.undecodable(at, fmt.Errorf("the codec panicked: %v", p), debug.Stack())
+		}
+	}()
+	for len(r.marks) < limit {
+		var line []byte
+		var err error
+		line, at, err = r.next()
+		if errors.Is(err, io.EOF) {
+			r.ended, r.pos = true, r.off
+			return recs
+		}
 		if err != nil {
 			r.err = err
-			break
+			return recs
 		}
-		var zero T
-		dst = append(dst, zero)
-		if err := r.codec.Decode(line, &dst[len(dst)-1]); err != nil {
-			dst, r.err = dst[:len(dst)-1], r.undecodable(at, err)
-			break
+		recs = append(recs, zero)
+		decoding = true
+		err = r.codec.Decode(line, &recs[len(recs)-1])
+		decoding = false
+		if err != nil {
+			r.err = r.undecodable(at, err, nil)
+			return recs[:len(recs)-1]
 		}
 		r.pos = r.off
 		r.marks = append(r.marks, at)
 	}
-	if r.err == io.EOF {
-		r.pos = r.off
-		return dst, true, nil
-	}
-	return dst, false, r.err
+	return recs
 }
 
 // Ready is nil: a regular file always has more, or its end.

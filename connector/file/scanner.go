@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -26,8 +27,8 @@ type scanner struct {
 
 func newScanner(in *input, maxLine int) *scanner {
 	size := int64(bufferSize)
-	if in.format == plain { // many small files shouldn't cost many large buffers
-		size = min(size, max(in.size+1, 4<<10))
+	if in.format == plain {
+		size = min(size, max(in.size+1, 4<<10)) // many small files shouldn't cost many large buffers
 	}
 	return &scanner{in: in, max: maxLine, buf: make([]byte, size)}
 }
@@ -82,7 +83,7 @@ func (s *scanner) cut() ([]byte, error) {
 		switch {
 		case s.err == nil:
 			s.fill()
-		case s.err != io.EOF:
+		case !errors.Is(s.err, io.EOF):
 			return nil, s.broken(s.err)
 		case s.clean > 0:
 			return s.buf[s.rd:s.wr], nil
@@ -138,7 +139,7 @@ func (s *scanner) seek(ctx context.Context, off int64) error {
 		return fmt.Errorf("input file %q: position %d is not the start of a line (the byte before it is %q): "+
 			"the file was replaced, or its last line was continued, since the checkpoint; "+
 			"put the file back as it was, or start the job over", s.in.path, off, string([]byte{last}))
-	case s.err != io.EOF:
+	case !errors.Is(s.err, io.EOF):
 		return s.broken(s.err)
 	}
 	return nil
@@ -160,7 +161,7 @@ func (s *scanner) skip(ctx context.Context, off int64) (last byte, err error) {
 			s.err = err
 			break
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return 0, outOfRange(s.in.path, off, s.off)
 		}
 		if err != nil {

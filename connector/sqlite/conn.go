@@ -75,8 +75,8 @@ func (c *conn) settings(ctx context.Context) error {
 		})
 	})
 	if err == nil && mode != "wal" {
-		err = fmt.Errorf("the database stays in journal mode %q where WAL is needed: "+
-			"a network file system can't hold it, name a path on a local disk", mode)
+		err = fmt.Errorf("sqlite: %s stays in journal mode %q where WAL is needed: "+
+			"a network file system can't hold it, name a path on a local disk", c.path, mode)
 	}
 	return err
 }
@@ -221,12 +221,15 @@ func retry(ctx context.Context, path string, do func() error) error {
 	clock := sys.From(ctx).Clock
 	since := clock.Now()
 	said := false
+	var err error
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		if err := ctx.Err(); err != nil {
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return fmt.Errorf("%w while waiting for %s: %w", context.Cause(ctx), path, err)
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		err := do()
-		if !busy(err) {
+		if err = do(); !busy(err) {
 			return err
 		}
 		if !said && clock.Now().Sub(since) >= sayAfter {
@@ -236,7 +239,6 @@ func retry(ctx context.Context, path string, do func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w while waiting for %s: %w", context.Cause(ctx), path, err)
 		case <-clock.After(wait):
 		}
 	}
@@ -263,11 +265,10 @@ func busy(err error) bool { return code(err) == codeBusy }
 
 // explain says what to do about the errors that a user can do something about.
 func explain(path string, err error) error {
-	if err == nil || busy(err) {
-		return err
-	}
 	hint := ""
 	switch code(err) {
+	case 0, codeBusy:
+		return err
 	case codeNotADB:
 		hint = ": the file isn't a SQLite database: name another one, or move it away"
 	case codeCantOpen:
@@ -277,8 +278,8 @@ func explain(path string, err error) error {
 	case codeFull:
 		hint = ": the disk is full: make room and start again"
 	}
-	if hint != "" && strings.Contains(err.Error(), hint) {
-		return err
+	if strings.Contains(err.Error(), path+hint) {
+		return err // explained already
 	}
 	return fmt.Errorf("sqlite: %s%s: %w", path, hint, err)
 }

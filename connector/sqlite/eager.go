@@ -22,13 +22,13 @@ const (
 type courier struct {
 	p      *participant
 	ctx    context.Context // the environment of Connect; ended by stop
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	wake   chan struct{} // there are rows
 	hurry  chan struct{} // don't linger
 	ended  chan struct{} // the goroutine has; nil before start
 
 	mu      sync.Mutex
-	round   chan struct{} // closed when a round ends, or the courier
+	changed chan struct{} // closed, and made anew, at progress; closed for good at the end
 	asked   int64         // flushes asked for
 	done    int64         // of these, confirmed
 	writers []*eagerCore
@@ -36,8 +36,8 @@ type courier struct {
 }
 
 func newCourier(ctx context.Context, p *participant) *courier {
-	c := &courier{p: p, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), round: make(chan struct{})}
-	c.ctx, c.cancel = context.WithCancel(env(ctx))
+	c := &courier{p: p, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), changed: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(env(ctx))
 	return c
 }
 
@@ -87,7 +87,7 @@ func (w *eagerCore) room() error {
 	c := w.t.courier
 	for {
 		c.mu.Lock()
-		round, err := c.round, c.err
+		changed, err := c.changed, c.err
 		c.mu.Unlock()
 		if err != nil {
 			return err
@@ -100,7 +100,7 @@ func (w *eagerCore) room() error {
 		}
 		signal(c.wake)
 		signal(c.hurry)
-		<-round
+		<-changed
 	}
 }
 
@@ -124,7 +124,7 @@ func (c *courier) start() {
 // stop ends the goroutine, also out of a wait for another process's lock, and
 // lets nobody wait any longer.
 func (c *courier) stop() {
-	c.cancel()
+	c.cancel(errClosed)
 	if c.ended != nil {
 		<-c.ended
 	}
@@ -159,11 +159,11 @@ func (c *courier) finish(err error) {
 	defer c.mu.Unlock()
 	if c.err == nil {
 		c.err = err
-		close(c.round)
+		close(c.changed)
 	}
 }
 
-// load is the rows of one sink in one round.
+// load is the rows of one sink in one transaction.
 type load struct {
 	t       *table
 	batches []*batch
@@ -197,6 +197,7 @@ func (c *courier) deliver() error {
 		}
 		loads[i].batches = append(loads[i].batches, b)
 	}
+	c.progress(0) // there is room again
 	if len(loads) > 0 {
 		if err := c.p.writeEager(c.ctx, loads); err != nil {
 			return err
@@ -207,14 +208,19 @@ func (c *courier) deliver() error {
 			l.t.recycle(b)
 		}
 	}
+	c.progress(asked)
+	return nil
+}
+
+// progress wakes everybody who waits; flushes up to done are confirmed.
+func (c *courier) progress(done int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.done = asked
+	c.done = max(c.done, done)
 	if c.err == nil {
-		close(c.round)
-		c.round = make(chan struct{})
+		close(c.changed)
+		c.changed = make(chan struct{})
 	}
-	return nil
 }
 
 // writeEager writes rows if every sink's ledger still names this incarnation.
@@ -254,7 +260,7 @@ func (c *courier) flush(ctx context.Context) error {
 	signal(c.hurry)
 	for {
 		c.mu.Lock()
-		round, done, err := c.round, c.done, c.err
+		changed, done, err := c.changed, c.done, c.err
 		c.mu.Unlock()
 		switch {
 		case err != nil:
@@ -265,7 +271,7 @@ func (c *courier) flush(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-round:
+		case <-changed:
 		}
 	}
 }

@@ -12,11 +12,11 @@ import (
 
 // Config is everything that one Run of a job needs from its declaration.
 type Config struct {
-	Graph     plan.Graph
-	StateDir  string // empty: checkpoints live in memory and end with the run
-	Interval  time.Duration // between barriers; 0: none by the clock
-	Retain    int           // checkpoints kept; 0: 10
-	Takeover  bool          // start although another process holds the lock, and fence it
+	Graph    plan.Graph
+	StateDir string        // empty: checkpoints live in memory and end with the run
+	Interval time.Duration // between barriers; 0: none by the clock
+	Retain   int           // checkpoints kept; 0: 10
+	Takeover bool          // start although another process holds the lock, and fence it
 	// StartOver begins a new life of the job in the same log: what was read and
 	// committed before is no part of it, and its ledgers are fenced.
 	StartOver bool

@@ -104,7 +104,7 @@ func newJob(ctx context.Context, c Config, h *Handle) *job {
 func (j *job) run(stop context.Context) error {
 	// A start that is asked to stop may drop everything; an epoch may not.
 	starting := context.AfterFunc(stop, func() { j.cancel(errStopped) })
-	err := j.start()
+	err := j.start(stop)
 	if !starting() {
 		if err != nil && (errors.Is(err, ErrRefused) || errors.Is(err, log.ErrCorrupt)) {
 			return err
@@ -125,7 +125,7 @@ func (j *job) run(stop context.Context) error {
 
 // start does everything before the first record, in the only order in which a
 // start, a restart and a takeover are the same.
-func (j *job) start() error {
+func (j *job) start(stop context.Context) error {
 	for _, step := range []func() error{
 		j.openStore, // alone, if the store can be locked
 		j.connect,   // every participant, before the log is touched
@@ -134,8 +134,8 @@ func (j *job) start() error {
 		j.build,     // tasks with their state, splits where they stood
 		j.found,     // what the first record must not come before
 	} {
-		if j.ctx.Err() != nil {
-			return context.Cause(j.ctx)
+		if stop.Err() != nil {
+			return errStopped
 		}
 		if err := step(); err != nil {
 			return err

@@ -251,14 +251,12 @@ func (s *source[T]) wait(splits []*split[T]) (done bool, err error) {
 // round reads each split that may be read once. waiting are those without more
 // for now.
 func (s *source[T]) round() (read int, waiting []*split[T], err error) {
-	s.ended = true
 	for range s.splits {
 		sp := s.splits[s.turn]
 		s.turn = (s.turn + 1) % len(s.splits)
 		if sp.state.Ended {
 			continue
 		}
-		s.ended = false
 		limit := cap(s.recs)
 		if s.c.Every > 0 {
 			if limit = int(min(int64(limit), s.c.Every-sp.since)); limit == 0 {
@@ -276,7 +274,7 @@ func (s *source[T]) round() (read int, waiting []*split[T], err error) {
 			break
 		}
 	}
-	if s.ended && !s.told {
+	if s.ended = s.allEnded(); s.ended && !s.told {
 		s.told = true
 		s.advance()
 		s.t.run.ctl.Ended(s.t.name)

@@ -21,7 +21,7 @@ func adClicks(kind, emit string) *Graph {
 		{Op: Map, Inputs: []int{4}},
 		{Op: Sink, ID: "ad-minute", Inputs: []int{5}, Sink: sink("ad_minute")},
 		{Op: KeyBy, Inputs: []int{2}},
-		{Op: Count, ID: "per-ad", Inputs: []int{7}, Key: "string", Value: "int64"},
+		{Op: Count, ID: "per-ad", Inputs: []int{7}, Key: "string", Value: "int64", Emit: EmitRecord},
 		{Op: Map, Inputs: []int{8}},
 		{Op: Sink, ID: "ad-total", Inputs: []int{9}, Sink: sink("ad_total")},
 	}}

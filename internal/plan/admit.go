@@ -60,7 +60,7 @@ func (g *Graph) branches(node int) []int {
 	var walk func(i int)
 	walk = func(i int) {
 		for _, to := range outs[i] {
-			if seen[to] || i == node && g.Nodes[to].Side != "" { // its repeats and late records aren't its output
+			if seen[to] || g.rejects(to) {
 				continue
 			}
 			seen[to] = true

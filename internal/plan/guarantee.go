@@ -89,7 +89,7 @@ func (q *Guarantee) idempotent(run Settings, timing []Note) {
 		if t.Unless == "" {
 			why = append(why, fmt.Sprintf("%s: %s", t.Step, t.Says))
 		} else {
-			q.need(fmt.Sprintf("%s, for %s", t.Unless, t.Step))
+			q.need(fmt.Sprintf("%s: %s", t.Step, t.Unless))
 		}
 	}
 	if why != nil {

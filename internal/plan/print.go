@@ -75,10 +75,17 @@ func (g *Graph) settings(i int) []string {
 	}
 	switch n.Op {
 	case Source:
-		if n.EventTime {
-			add("event time, up to %s out of order", short(n.Disorder))
-		} else {
+		switch {
+		case !n.EventTime:
 			add("no event time")
+		case n.Disorder == 0:
+			add("event time, in order")
+		default:
+			add("event time, up to %s out of order", short(n.Disorder))
+		}
+	case Fold, Reduce, Count:
+		if n.Emit != "" {
+			add("emits %s", emits(n.Emit))
 		}
 	case Distinct:
 		add("time-to-live %s", short(n.TTL))

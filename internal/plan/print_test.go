@@ -84,6 +84,12 @@ func TestStages(t *testing.T) {
 		{"behind a union twice", branchy(), []stage{
 			{"web", []int{0, 2, 3, 4, 5, 12}}, {"app", []int{1, 4, 5}}, {"once", []int{6, 7}},
 			{"daily", []int{8, 9, 10, 11}}, {"raw", []int{13, 14}}}},
+		{"late records declared on the key", with(func(g *Graph) {
+			late := add(g, Node{Op: Split, Inputs: []int{3}, Side: "late"})
+			add(g, Node{Op: Sink, ID: "late", Inputs: []int{late}, Sink: &SinkNode{}})
+		}), []stage{{"clicks", []int{0, 1}}, {"seen", []int{2, 3, 7}}, {"per-minute", []int{4, 5, 6, 11, 12}}, {"per-ad", []int{8, 9, 10}}}},
+		{"a union of a stream with itself", &Graph{Nodes: []Node{{Op: Source, ID: "s"}, {Op: Union, Inputs: []int{0, 0}}, {Op: Sink, ID: "o", Inputs: []int{1}}}},
+			[]stage{{"s", []int{0, 1, 2}}}},
 		{"nothing", &Graph{}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -84,12 +84,26 @@ func (g *Graph) Name(node int) string {
 	return fmt.Sprintf("%s (step %d)", n.Op, node)
 }
 
-// outputs returns, by node, the nodes that it feeds, in their order.
+// rejects reports whether a node is the side output of a stateful step: what
+// came too late for it, or again. Of a window it may be declared before the
+// window is, on the key that both work on.
+func (g *Graph) rejects(node int) bool {
+	n := g.Nodes[node]
+	if n.Side == "" {
+		return false
+	}
+	of := g.Nodes[n.Inputs[0]].Op
+	return of.Stateful() || of == KeyBy
+}
+
+// outputs returns, by node, the nodes that it feeds, each once, in their order.
 func (g *Graph) outputs() [][]int {
 	outs := make([][]int, len(g.Nodes))
 	for i, n := range g.Nodes {
 		for _, in := range n.Inputs {
-			outs[in] = append(outs[in], i)
+			if k := len(outs[in]); k == 0 || outs[in][k-1] != i { // a union may have an input twice
+				outs[in] = append(outs[in], i)
+			}
 		}
 	}
 	return outs

@@ -11,8 +11,9 @@ type Stage struct {
 }
 
 // Stages cuts the graph before each stateful step. A step behind a union
-// belongs to every stage that feeds the union. A stateful step that exactly
-// one task feeds may run inside that task, so this is the most there can be.
+// belongs to every stage that feeds the union; the late records of a window
+// belong to the window's. A stateful step that exactly one task feeds may run
+// inside that task, so this is the most there can be.
 func (g *Graph) Stages() []Stage {
 	outs := g.outputs()
 	var stages []Stage
@@ -22,14 +23,32 @@ func (g *Graph) Stages() []Stage {
 		}
 		nodes := []int{head}
 		for at := 0; at < len(nodes); at++ {
-			for _, to := range outs[nodes[at]] {
+			if g.Nodes[nodes[at]].Op == KeyBy { // an exchange, and late records of a window behind it
+				continue
+			}
+			next := outs[nodes[at]]
+			if at == 0 && n.Op == Window {
+				next = append(slices.Clone(next), g.lateOn(n.Inputs[0], outs)...)
+			}
+			for _, to := range next {
 				if !g.Nodes[to].Op.Stateful() && !slices.Contains(nodes, to) {
 					nodes = append(nodes, to)
 				}
 			}
 		}
-		slices.Sort(nodes) // the head stays first: it has the smallest number
+		slices.Sort(nodes[1:])
 		stages = append(stages, Stage{n.ID, head, nodes})
 	}
 	return stages
+}
+
+// lateOn returns the late records of the windows on a key.
+func (g *Graph) lateOn(key int, outs [][]int) []int {
+	var late []int
+	for _, to := range outs[key] {
+		if g.rejects(to) {
+			late = append(late, to)
+		}
+	}
+	return late
 }

@@ -45,7 +45,11 @@ func (g *Graph) Notes(run Settings) []Note {
 			continue
 		}
 		if from := running[i]; from >= 0 && g.Nodes[from].Emit == EmitBarrier {
-			add(i, fmt.Sprintf("it works on what %s emits at barriers, and which results those are depends on when barriers come; let that window emit on close", g.Name(from)), "", true)
+			instead := "each record had its result"
+			if g.Nodes[from].Op == Window {
+				instead = "results came on close"
+			}
+			add(i, fmt.Sprintf("it works on what %s emits at barriers, and which results those are depends on when barriers come; it wouldn't if %s", g.Name(from), instead), "", true)
 		} else if from >= 0 && order[from].mixed {
 			add(i, fmt.Sprintf("it works on the running results of %s, and which record causes which of them depends on how %s interleave", g.Name(from), order[from].what),
 				order[from].unless(), true)
@@ -53,8 +57,8 @@ func (g *Graph) Notes(run Settings) []Note {
 		if order[i].mixed {
 			g.ordered(i, order[i], add)
 		}
-		if n.Op == Window && n.Emit == EmitBarrier {
-			add(i, "how many results a key and window has depends on when barriers come; the last one doesn't", "", false)
+		if n.Emit == EmitBarrier {
+			add(i, "how many results it has for one key depends on when barriers come; the last one doesn't", "", false)
 		}
 		if n.Op == Distinct {
 			g.admitsLess(i, add)
@@ -145,7 +149,7 @@ func (g *Graph) running() []int {
 		case n.Op == Window, n.Op == Fold, n.Op == Reduce, n.Op == Count:
 			out[i] = i
 		}
-		if n.Side != "" && g.Nodes[n.Inputs[0]].Op.Stateful() {
+		if g.rejects(i) {
 			out[i] = from[n.Inputs[0]] // late records and repeats are inputs, not results
 		}
 	}
@@ -176,9 +180,9 @@ func (g *Graph) orders(run Settings) []order {
 			out[i] = g.sourceOrder(i, run)
 		case n.Op == Union:
 			out[i] = order{true, fmt.Sprintf("the inputs of %s", g.Name(i)), fmt.Sprintf("input of %s", g.Name(i))}
-			if all := slices.IndexFunc(n.Inputs, func(j int) bool { return out[j].mixed }); all >= 0 {
-				out[i].what += fmt.Sprintf(" and %s", out[n.Inputs[all]].what)
-				out[i].where += fmt.Sprintf(" and one %s", out[n.Inputs[all]].where)
+			if slices.ContainsFunc(n.Inputs, func(j int) bool { return out[j].mixed }) {
+				out[i].what += " and their own splits and tasks"
+				out[i].where += ", and there in one split or task"
 			}
 		default:
 			in[i] = out[n.Inputs[0]]

@@ -97,7 +97,7 @@ func (v *validator) shape(i int) {
 			v.add("%s %q (step %d): its input is sink %q, which has no output", n.Op, n.ID, i, v.g.Nodes[in].ID)
 		case n.Op.Stateful() && v.g.Nodes[in].Op != KeyBy:
 			v.add("%s %q (step %d) keeps state by key, but its input has no key: put KeyBy before it", n.Op, n.ID, i)
-		case !n.Op.Stateful() && v.g.Nodes[in].Op == KeyBy:
+		case !n.Op.Stateful() && v.g.Nodes[in].Op == KeyBy && n.Side == "": // a window's late records may come from its key
 			v.add("%s %q (step %d) can't follow KeyBy: put a stateful step in between", n.Op, n.ID, i)
 		}
 	}
@@ -175,6 +175,10 @@ func (v *validator) parameters(i int) {
 		}
 		if n.Admit < 0 {
 			v.add("%s: Admit is %v: give more than 0", name, n.Admit)
+		}
+	case Fold, Reduce, Count:
+		if n.Emit != "" && n.Emit != EmitRecord && n.Emit != EmitBarrier {
+			v.add("%s: emission is %q: give %q or %q", name, n.Emit, EmitRecord, EmitBarrier)
 		}
 	case Window:
 		w := window.Tumbling(n.Size, window.Offset(n.Offset), window.Lateness(n.Lateness))

@@ -31,6 +31,19 @@ func TestValidate(t *testing.T) {
 		{"longest id", func(g *Graph) { g.Nodes[2].ID = strings.Repeat("x", 100) }, nil},
 		{"most key groups", func(g *Graph) { g.KeyGroups = 32768 }, nil},
 		{"a side output that dangles", func(g *Graph) { add(g, Node{Op: Split, Inputs: []int{4}, Side: "late"}) }, nil},
+		{"late records declared before their window", func(g *Graph) {
+			late := add(g, Node{Op: Split, Inputs: []int{3}, Side: "late"})
+			add(g, Node{Op: Sink, ID: "late", Inputs: []int{late}, Sink: &SinkNode{Kind: AtLeastOnceSink}})
+		}, nil},
+		{"late records of no window", func(g *Graph) {
+			key := add(g, Node{Op: KeyBy, Inputs: []int{2}})
+			late := add(g, Node{Op: Split, Inputs: []int{key}, Side: "late"})
+			add(g, Node{Op: Sink, ID: "late", Inputs: []int{late}, Sink: &SinkNode{Kind: AtLeastOnceSink}})
+		}, []string{`output of key-by (step 11, behind distinct "seen") goes nowhere`}},
+		{"a step behind a key", func(g *Graph) { g.Nodes[10].Inputs = []int{7} }, []string{
+			`sink "ad-total" (step 10) can't follow KeyBy`, `output of map (step 9`}},
+		{"running counts at barriers", func(g *Graph) { g.Nodes[8].Emit = EmitBarrier }, nil},
+		{"running counts on close", func(g *Graph) { g.Nodes[8].Emit = EmitClose }, []string{`count "per-ad": emission is "close"`}},
 		{"no disorder", func(g *Graph) { g.Nodes[0].Disorder = 0 }, nil},
 		{"no lateness", func(g *Graph) { g.Nodes[4].Lateness = 0 }, nil},
 
@@ -166,6 +179,10 @@ func TestAdmitOf(t *testing.T) {
 		{"late records of the window don't count", func(g *Graph) {
 			w := window(g, "w", 2, time.Minute, 0)
 			sink(g, "late", add(g, Node{Op: Split, Inputs: []int{w}, Side: "late"}))
+		}, time.Minute, ""},
+		{"nor if they are declared before the window", func(g *Graph) {
+			w := window(g, "w", 2, time.Minute, 0)
+			sink(g, "late", add(g, Node{Op: Split, Inputs: g.Nodes[w].Inputs, Side: "late"}))
 		}, time.Minute, ""},
 		{"a distinct step behind it", func(g *Graph) {
 			d := keyed(g, 2, Node{Op: Distinct, ID: "d", TTL: time.Hour, Admit: 7 * time.Minute})

@@ -37,13 +37,13 @@ func (m *Machine) openFiles(dir string) (sys.Files, error) {
 }
 
 func (m *Machine) makeFolder(root *files, name string) error {
-	if name == "." {
-		return nil
-	}
 	err := m.read("open folder", name, func() error {
 		_, err := m.disk.folder(name)
 		return err
 	})
+	if name == "." {
+		return err
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = m.makeFolder(root, path.Dir(name)); err == nil {
 			err = root.Mkdir(name)

@@ -72,6 +72,7 @@ const (
 // Modes returns all modes.
 func Modes() []Mode { return []Mode{Before, Half, After} }
 
+// String returns the word for messages.
 func (m Mode) String() string {
 	switch m {
 	case Before:

@@ -24,8 +24,8 @@ type object struct {
 
 func objects() []object {
 	random := func(n int) []byte {
-		b := make([]byte, n)
-		for i, rng := 0, rand.New(rand.NewPCG(1, 2)); i < n; i++ {
+		b, rng := make([]byte, n), rand.New(rand.NewPCG(1, 2))
+		for i := range b {
 			b[i] = byte(rng.IntN(255) + 1) // no zeros, which a torn write leaves
 		}
 		return b

@@ -241,7 +241,7 @@ type memFile struct {
 func (f *memFile) Read(b []byte) (int, error) {
 	f.in.mu.Lock()
 	defer f.in.mu.Unlock()
-	n, err := f.readAt("read", b, f.at)
+	n, err := f.readAt(b, f.at)
 	f.at += int64(n)
 	if n > 0 {
 		err = nil
@@ -252,15 +252,15 @@ func (f *memFile) Read(b []byte) (int, error) {
 func (f *memFile) ReadAt(b []byte, off int64) (int, error) {
 	f.in.mu.Lock()
 	defer f.in.mu.Unlock()
-	return f.readAt("read", b, off)
+	return f.readAt(b, off)
 }
 
-func (f *memFile) readAt(op string, b []byte, off int64) (int, error) {
+func (f *memFile) readAt(b []byte, off int64) (int, error) {
 	if f.closed {
-		return 0, f.failed(op, fs.ErrClosed)
+		return 0, f.failed("read", fs.ErrClosed)
 	}
 	if off < 0 {
-		return 0, f.failed(op, fmt.Errorf("negative offset: %w", fs.ErrInvalid))
+		return 0, f.failed("read", fmt.Errorf("negative offset: %w", fs.ErrInvalid))
 	}
 	if len(b) == 0 {
 		return 0, nil

@@ -122,7 +122,7 @@ func (f *osFiles) List(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close() // opened for reading: nothing to lose
+	defer func() { _ = d.Close() }() // opened for reading: nothing to lose
 	entries, err := d.ReadDir(-1)
 	if err != nil {
 		return nil, f.failed("list", dir, err)
@@ -143,7 +143,7 @@ func (f *osFiles) SyncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close() // opened for reading: nothing to lose
+	defer func() { _ = d.Close() }() // opened for reading: nothing to lose
 	if !foldersSync {
 		return nil
 	}

@@ -72,6 +72,9 @@ func (a *arena) store(s string) uint64 {
 	}
 	c := a.tail
 	off := len(a.chunks[c])
+	if n == 0 {
+		off = 0 // behind a full chunk lies somebody else's memory
+	}
 	a.chunks[c] = append(a.chunks[c], s...)
 	a.refs[c]++
 	return uint64(c)<<(offsetBits+lengthBits) | uint64(off)<<lengthBits | uint64(n)

@@ -125,7 +125,7 @@ func (f *Frozen) keyLen(ref uint64) int {
 
 // boxedAt is the encoded value of entry e with its length in front.
 func (f *Frozen) boxedAt(e []uint64) []byte {
-	b := f.boxed.Bytes()[e[len(e)-1]:]
+	b := f.values.Bytes()[e[len(e)-1]:]
 	return b[:4+binary.LittleEndian.Uint32(b)]
 }
 

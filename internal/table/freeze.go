@@ -11,32 +11,39 @@ import (
 // Pool recycles the memory of frozen copies: two of them, as at most two epochs
 // are open. Tables may share it; its use is safe from any goroutine.
 type Pool struct {
-	copies  chan *Frozen
+	copies  chan *memory
 	buffers chan []byte
+}
+
+// memory is what a frozen copy is kept in.
+type memory struct {
+	words  []uint64     // the entries
+	tombs  []uint64     // tombstones: hash, key words
+	arena  [][]byte     // chunk headers; the table's still grow
+	values bytes.Buffer // boxed values: u32 length, bytes
 }
 
 // NewPool returns an empty pool.
 func NewPool() *Pool {
-	return &Pool{copies: make(chan *Frozen, 2), buffers: make(chan []byte, 1)}
+	return &Pool{copies: make(chan *memory, 2), buffers: make(chan []byte, 1)}
 }
 
 // slack is how much larger than needed recycled memory may be: more would keep
 // the size of one full checkpoint for ever.
 func slack(need int) int { return 8*need + 1<<20 }
 
-func (p *Pool) take(words int) *Frozen {
-	var f *Frozen
+func (p *Pool) take(words int) *memory {
+	var m *memory
 	select {
-	case f = <-p.copies:
+	case m = <-p.copies:
 	default:
-		f = &Frozen{}
+		m = &memory{}
 	}
-	if n := cap(f.words); n < words || n > slack(words) {
-		f.words = make([]uint64, words, words+words/4)
+	if n := cap(m.words); n < words || n > slack(words) {
+		m.words = make([]uint64, words, words+words/4)
 	}
-	f.words = f.words[:words]
-	f.pool = p
-	return f
+	m.words = m.words[:words]
+	return m
 }
 
 func (p *Pool) buffer(n int) (b []byte) {
@@ -65,19 +72,13 @@ type Frozen struct {
 	key    *keyLayout
 	value  *valueLayout
 	groups int
-
-	stride int      // words an entry: hash, key words, flat value or place in boxed
-	words  []uint64 // the entries
-	tombs  []uint64 // tombstones: hash, key words
-	arena  [][]byte // chunk headers; the table's still grow
-	boxed  bytes.Buffer
+	stride int // words an entry: hash, key words, flat value or its place in values
+	n      int // entries and tombstones
+	*memory
 }
 
 // Entries is the number of entries in the copy, tombstones included.
-func (f *Frozen) Entries() int { return f.live() + f.deleted() }
-
-func (f *Frozen) live() int    { return len(f.words) / f.stride }
-func (f *Frozen) deleted() int { return len(f.tombs) / f.tombWords() }
+func (f *Frozen) Entries() int { return f.n }
 
 func (f *Frozen) tombWords() int {
 	if f.value.flat {
@@ -89,19 +90,22 @@ func (f *Frozen) tombWords() int {
 // Release gives the copy's memory back to its pool. The copy is of no use
 // afterwards; a second call does nothing.
 func (f *Frozen) Release() {
-	p := f.pool
-	if p == nil {
+	m := f.memory
+	if m == nil {
 		return
 	}
-	f.pool = nil
-	clear(f.arena) // the pool must not keep keys that have gone
-	f.arena, f.tombs = f.arena[:0], f.tombs[:0]
-	if f.boxed.Cap() > 64<<20 {
-		f.boxed = bytes.Buffer{}
+	f.memory = nil
+	clear(m.arena) // the pool must not keep keys that have gone
+	if cap(m.tombs) > slack(len(m.tombs)) {
+		m.tombs = nil
 	}
-	f.boxed.Reset()
+	m.arena, m.tombs = m.arena[:0], m.tombs[:0]
+	if m.values.Cap() > slack(m.values.Len()) {
+		m.values = bytes.Buffer{}
+	}
+	m.values.Reset()
 	select {
-	case p.copies <- f:
+	case f.pool.copies <- m:
 	default:
 	}
 }
@@ -123,19 +127,18 @@ func (t *Table[K, V]) Freeze(p *Pool, all bool) (*Frozen, error) {
 	if !t.value.flat {
 		stride = 1 + t.keyWords + 1
 	}
-	f := p.take(n * stride)
-	f.key, f.value, f.groups, f.stride = t.key, t.value, t.groups, stride
+	f := &Frozen{p, t.key, t.value, t.groups, stride, n, p.take(n * stride)}
 	if t.value.flat {
 		t.copyFlat(f.words, all)
 	} else if err := t.copyBoxed(f, all); err != nil {
 		f.Release()
 		return nil, err
 	}
-	f.tombs = f.tombs[:0]
 	if !all {
 		f.tombs = append(f.tombs, t.tombs...)
+		f.n += len(t.tombs) / (1 + t.keyWords)
 	}
-	f.arena = append(f.arena[:0], t.arena.chunks...)
+	f.arena = append(f.arena, t.arena.chunks...)
 	t.unmark()
 	return f, nil
 }
@@ -169,22 +172,9 @@ func (t *Table[K, V]) marked(w int, all bool) uint64 {
 
 func (t *Table[K, V]) copyFlat(dst []uint64, all bool) {
 	stride := t.stride
-	var ids [512]uint32
-	n := 0
 	for w := range t.dirty {
 		m := t.marked(w, all)
 		if m == 0 {
-			continue
-		}
-		if bits.OnesCount64(m) < 16 {
-			for ; m != 0; m &= m - 1 {
-				ids[n&511] = uint32(64*w + bits.TrailingZeros64(m))
-				n++
-			}
-			if n > 512-16 {
-				dst = t.copyIDs(dst, ids[:n])
-				n = 0
-			}
 			continue
 		}
 		base := unsafe.Slice((*uint64)(t.entry(uint32(64*w))), 64*stride)
@@ -198,22 +188,6 @@ func (t *Table[K, V]) copyFlat(dst []uint64, all bool) {
 			dst = dst[copy(dst, src):]
 		}
 	}
-	t.copyIDs(dst, ids[:n])
-}
-
-func (t *Table[K, V]) copyIDs(dst []uint64, ids []uint32) []uint64 {
-	if t.stride == 3 {
-		for _, id := range ids {
-			src := (*[3]uint64)(t.entry(id))
-			dst[0], dst[1], dst[2] = src[0], src[1], src[2]
-			dst = dst[3:]
-		}
-		return dst
-	}
-	for _, id := range ids {
-		dst = dst[copy(dst, unsafe.Slice((*uint64)(t.entry(id)), t.stride)):]
-	}
-	return dst
 }
 
 // copyBoxed encodes values: each as u32 length and bytes, at the place that the
@@ -224,18 +198,18 @@ func (t *Table[K, V]) copyBoxed(f *Frozen, all bool) error {
 		for m := t.marked(w, all); m != 0; m &= m - 1 {
 			id := uint32(64*w + bits.TrailingZeros64(m))
 			copy(dst, unsafe.Slice((*uint64)(t.entry(id)), head))
-			from := f.boxed.Len()
+			from := f.values.Len()
 			dst[head] = uint64(from)
-			f.boxed.Write([]byte{0, 0, 0, 0})
-			err := t.value.enc.MarshalToBuffer(t.Value(id), &f.boxed)
-			n := f.boxed.Len() - from - 4
+			f.values.Write([]byte{0, 0, 0, 0})
+			err := t.value.enc.MarshalToBuffer(t.Value(id), &f.values)
+			n := f.values.Len() - from - 4
 			if err == nil && n > maxBoxed {
 				err = fmt.Errorf("it takes %d bytes, at most %d can be saved", n, maxBoxed)
 			}
 			if err != nil {
 				return fmt.Errorf("freeze: encode value of key %.100s: %w", fmt.Sprint(t.Key(id)), err)
 			}
-			binary.LittleEndian.PutUint32(f.boxed.Bytes()[from:], uint32(n))
+			binary.LittleEndian.PutUint32(f.values.Bytes()[from:], uint32(n))
 			dst = dst[head+1:]
 		}
 	}

@@ -166,7 +166,9 @@ func (t *Table[K, V]) Touch(id uint32) {
 // memory of the key until then. A table that is never frozen uses Drop.
 func (t *Table[K, V]) Delete(id uint32) {
 	e := unsafe.Slice((*uint64)(t.entry(id)), 1+t.keyWords)
-	t.tombs = append(t.tombs, e...)
+	if t.key.size > 0 || len(t.tombs) == 0 { // the one key without bytes: once
+		t.tombs = append(t.tombs, e...)
+	}
 	t.remove(id)
 }
 

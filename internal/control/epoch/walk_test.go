@@ -9,7 +9,7 @@ import (
 // TestWalk lets a world of tasks, segment writers and a committer answer the
 // machine in random order, and holds what it decides against the protocol.
 func TestWalk(t *testing.T) {
-	const walks = 3000
+	const walks = 1000
 	var finished, stopped, barriers int
 	for seed := range uint64(walks) {
 		w := newWorld(seed)
