@@ -19,10 +19,10 @@ type Source[T any] interface {
 // Reader reads one split. All calls come from one goroutine, a call at a time;
 // which task reads a split may change between runs.
 type Reader[T any] interface {
-	// Read appends at most max records to dst and never waits. end means that
+	// Read appends at most limit records to dst and never waits. end means that
 	// nothing will ever follow the records returned. After an error the reader
 	// is only closed; records returned with the error are processed first.
-	Read(dst []T, max int) (recs []T, end bool, err error)
+	Read(dst []T, limit int) (recs []T, end bool, err error)
 	// Ready is readable when Read may find more; nil means always.
 	Ready() <-chan struct{}
 	// Position is where reading stands after the last Read: a reader opened

@@ -103,6 +103,9 @@ func envName(flag string) string {
 // flags registers the parameters.
 func (p *Params) flags(fs *pflag.FlagSet) {
 	for _, d := range p.declared {
+		if fs.Lookup(d.name) != nil {
+			continue // declared twice: an error that comes when the values are taken
+		}
 		f := fs.VarPF(&text{value: d.fallback, kind: d.kind}, d.name, "", d.help+" ["+envName(d.name)+"]")
 		if d.kind == "bool" {
 			f.NoOptDefVal = "true"

@@ -46,7 +46,7 @@ func (a *app) run(c *cobra.Command, job *weir.Job, e *engine, opts []weir.RunOpt
 	}
 }
 
-// explainTime is how times are printed in progress lines.
+// clockTime is how event times are printed in progress lines.
 func clockTime(t time.Time) string {
 	if t.IsZero() {
 		return "none"

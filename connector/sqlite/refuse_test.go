@@ -269,3 +269,22 @@ func TestRowsNotKept(t *testing.T) {
 		t.Errorf("the ledger was moved: %s", got)
 	}
 }
+
+// A ledger is this incarnation's if number and nonce are: two starts that
+// believe in one number are two.
+func TestIncarnationCompared(t *testing.T) {
+	for _, claim := range []string{"nonce = 'another'", "incarnation = 2", "incarnation = 0"} {
+		for _, s := range []Sink[count]{counts(database(t)), counts(database(t)).Eager()} {
+			r := begin(t.Context(), t, s, 1)
+			check(t, r.commit(t.Context(), count{"a", 1}))
+			db := other(t, s.path)
+			exec(t, db, "UPDATE weir_ledger SET "+claim)
+			if err := r.commit(t.Context(), count{"a", 2}); !errors.Is(err, weir.ErrFenced) {
+				t.Errorf("%s, %s: got %v, want weir.ErrFenced", s.name(), claim, err)
+			}
+			if got := list(t, db, "SELECT * FROM counts"); got[0] != "a 1" {
+				t.Errorf("%s, %s: rows are %q", s.name(), claim, got)
+			}
+		}
+	}
+}

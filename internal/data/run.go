@@ -47,6 +47,7 @@ type Run struct {
 type sourceTask struct {
 	t     *Task
 	open  func(context.Context, Restorer) error
+	atEnd func() error // of a finished job's input
 	close func() error
 }
 
@@ -134,6 +135,9 @@ func (r *Run) Open(ctx context.Context, rs Restorer) ([]SplitState, error) {
 		}
 		states = append(states, s.t.splits()...)
 	}
+	if err := r.grown(rs); err != nil {
+		return nil, err
+	}
 	for _, t := range r.tasks {
 		for _, load := range t.onLoad {
 			if err := load(rs); err != nil {
@@ -144,15 +148,47 @@ func (r *Run) Open(ctx context.Context, rs Restorer) ([]SplitState, error) {
 	return states, nil
 }
 
+// grown refuses input behind the end of a finished job: more of a split, or a
+// split that is new.
+func (r *Run) grown(rs Restorer) error {
+	had, finished := 0, true
+	for _, source := range r.sourceIDs() {
+		for _, st := range rs.Splits(source) {
+			had++
+			finished = finished && st.Ended
+		}
+	}
+	if had == 0 || !finished {
+		return nil
+	}
+	for _, p := range r.places {
+		if _, ok := rs.Split(p.source, p.split); !ok {
+			return fmt.Errorf("source %s: split %s is new: %w; to read it, start a new job (another name and state directory)", p.source, p.split, ErrGrown)
+		}
+	}
+	for _, s := range r.sources {
+		if err := s.atEnd(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) sourceIDs() []string {
+	ids := map[string]bool{}
+	for _, p := range r.places {
+		ids[p.source] = true
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
 // known checks that every split of the checkpoint still exists.
 func (r *Run) known(rs Restorer) error {
 	have := map[string]bool{}
-	sources := map[string]bool{}
 	for _, p := range r.places {
 		have[p.source+"\x00"+p.split] = true
-		sources[p.source] = true
 	}
-	for _, source := range slices.Sorted(maps.Keys(sources)) {
+	for _, source := range r.sourceIDs() {
 		for _, st := range rs.Splits(source) {
 			if !have[source+"\x00"+st.Split] {
 				return fmt.Errorf("source %s: split %s, at position %q in the checkpoint, is missing now: bring it back, what was read of it can't be told from what wasn't",

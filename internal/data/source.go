@@ -10,7 +10,7 @@ import (
 
 // Reader is the task's side of a split.
 type Reader[T any] interface {
-	Read(dst []T, max int) (recs []T, end bool, err error)
+	Read(dst []T, limit int) (recs []T, end bool, err error)
 	Ready() <-chan struct{}
 	Position() []byte
 	Close() error
@@ -86,7 +86,7 @@ func NewSource[T any](r *Run, c SourceConfig[T], names []string, mk func(t *Task
 		}
 		t.head, t.cmd, t.splits = s.out, make(chan Mark, 8), s.states
 		t.body = func() error { return s.loop() }
-		r.sources = append(r.sources, sourceTask{t: t, open: s.open, close: s.close})
+		r.sources = append(r.sources, sourceTask{t: t, open: s.open, atEnd: s.atEnd, close: s.close})
 	}
 }
 
@@ -95,7 +95,7 @@ func (s *source[T]) open(ctx context.Context, rs Restorer) error {
 	for _, sp := range s.splits {
 		if st, ok := rs.Split(s.c.ID, sp.state.Split); ok {
 			sp.state = st
-			sp.state.Ended = false // it will be found again, or the input has grown
+			sp.wasEnded, sp.state.Ended = st.Ended, false // it will be found again
 		}
 		rd, err := s.c.Open(ctx, sp.state.Split, sp.state.Position)
 		if err != nil {
@@ -127,8 +127,17 @@ func (s *source[T]) close() error {
 	return first
 }
 
-// atEnd reads one record of a split that had ended when the job finished.
-func (s *source[T]) atEnd(sp *split[T]) error {
+// atEnd checks that there is nothing behind the end of a finished job.
+func (s *source[T]) atEnd() error {
+	for _, sp := range s.splits {
+		if err := s.splitAtEnd(sp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *source[T]) splitAtEnd(sp *split[T]) error {
 	recs, end, err := sp.rd.Read(nil, 1)
 	switch {
 	case err != nil:
@@ -284,12 +293,12 @@ func (s *source[T]) round() (read int, waiting []*split[T], err error) {
 
 // read reads and pushes one batch of a split.
 func (s *source[T]) read(sp *split[T], limit int) (int, error) {
+	s.t.Step, s.t.Origin = int32(s.c.Step), noOrigin
 	recs, end, err := sp.rd.Read(s.recs[:0], limit)
 	if pushErr := s.push(sp, recs); pushErr != nil {
 		return 0, pushErr
 	}
 	if err != nil {
-		s.t.Step, s.t.Origin = int32(s.c.Step), noOrigin
 		return 0, fmt.Errorf("source %s, split %s: %w", s.c.ID, sp.state.Split, inputError{err})
 	}
 	sp.state.Records += int64(len(recs))

@@ -61,7 +61,7 @@ func (f *Frozen) Encode(w io.Writer) error {
 	for from := 0; from < f.groups; {
 		size, to := 0, from
 		for ; to < f.groups; to++ {
-			if s := &shares[to]; size > 0 && size+s.bytes > dealBytes {
+			if s := &shares[to]; size > 0 && size+s.bytes > f.pool.deal {
 				break
 			} else {
 				s.nextDel = size

@@ -13,6 +13,7 @@ import (
 type Pool struct {
 	copies  chan *memory
 	buffers chan []byte
+	deal    int // bytes that entries are dealt out to at once
 }
 
 // memory is what a frozen copy is kept in.
@@ -25,7 +26,7 @@ type memory struct {
 
 // NewPool returns an empty pool.
 func NewPool() *Pool {
-	return &Pool{copies: make(chan *memory, 2), buffers: make(chan []byte, 1)}
+	return &Pool{copies: make(chan *memory, 2), buffers: make(chan []byte, 1), deal: dealBytes}
 }
 
 // slack is how much larger than needed recycled memory may be: more would keep

@@ -288,7 +288,7 @@ type modelBoxed struct {
 
 func randText(r *rand.Rand) string {
 	n := r.IntN(12)
-	if r.IntN(300) == 0 {
+	if r.IntN(4000) == 0 {
 		n = 1 + r.IntN(chunkMax+9)
 	}
 	b := bytes.Repeat([]byte{byte('a' + r.IntN(3))}, n)

@@ -380,18 +380,20 @@ func TestPoolKeepsTwo(t *testing.T) {
 func TestEncodeInPasses(t *testing.T) {
 	keys := make([]string, 40)
 	for i := range keys {
-		keys[i] = fmt.Sprint(i, strings.Repeat("k", dealBytes/16))
+		keys[i] = fmt.Sprint(i, strings.Repeat("k", 1<<12))
 	}
 	tab := filled(t, keys)
 	var w sizes
-	f, err := tab.Freeze(NewPool(), true)
+	p := NewPool()
+	p.deal = 1 << 16
+	f, err := tab.Freeze(p, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Encode(&w); err != nil {
 		t.Fatal(err)
 	}
-	if len(w.writes) < 3 || slices.Max(w.writes) > dealBytes {
+	if len(w.writes) < 3 || slices.Max(w.writes) > p.deal {
 		t.Errorf("writes of %v bytes", w.writes)
 	}
 	if back := loaded[string, int64](t, w.Bytes(), 128); !maps.Equal(contents(back), contents(tab)) {
