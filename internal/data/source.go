@@ -95,7 +95,7 @@ func (s *source[T]) open(ctx context.Context, rs Restorer) error {
 	for _, sp := range s.splits {
 		if st, ok := rs.Split(s.c.ID, sp.state.Split); ok {
 			sp.state = st
-			sp.wasEnded, sp.state.Ended = st.Ended, false // it will be found again
+			sp.state.Ended = false // its end will be found again
 		}
 		rd, err := s.c.Open(ctx, sp.state.Split, sp.state.Position)
 		if err != nil {
