@@ -273,7 +273,7 @@ func (r *sourceRun[T]) twoReaders(split string, want []T) error {
 	return errors.Join(readers[0].Close(), readers[1].Close(), same("the first reader's records", got[0], want), same("the second reader's records", got[1], want))
 }
 
-func (r *sourceRun[T]) marks(split string, want []T) error {
+func (r *sourceRun[T]) marks(split string, _ []T) error {
 	c, err := r.open(r.src, split, nil)
 	if err != nil {
 		return err
@@ -372,13 +372,13 @@ func (r *sourceRun[T]) status(split string, want []T) error {
 		st := sr.Status()
 		switch {
 		case st.Done < last.Done:
-			err = fmt.Errorf("Done went back from %d to %d", last.Done, st.Done)
+			err = fmt.Errorf("status: Done went back from %d to %d", last.Done, st.Done)
 		case st.Total > 0 && st.Done > st.Total:
-			err = fmt.Errorf("Done is %d of %d", st.Done, st.Total)
+			err = fmt.Errorf("status: Done is %d of %d", st.Done, st.Total)
 		case st.Lag >= 0 && st.Lag != int64(len(want)-read):
-			err = fmt.Errorf("Lag is %d after %d of %d records", st.Lag, read, len(want))
+			err = fmt.Errorf("status: Lag is %d after %d of %d records", st.Lag, read, len(want))
 		case end && st.Total > 0 && st.Done != st.Total:
-			err = fmt.Errorf("Done is %d of %d at the end", st.Done, st.Total)
+			err = fmt.Errorf("status: Done is %d of %d at the end", st.Done, st.Total)
 		}
 		if err != nil {
 			return errors.Join(err, c.Close())

@@ -56,7 +56,7 @@ type input struct {
 }
 
 func openInput(path string) (*input, error) {
-	if _, err := regular(path); err != nil {
+	if err := regular(path); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(path)

@@ -99,7 +99,7 @@ func (l *lines[T]) Splits(context.Context) ([]string, error) {
 		if !utf8.ValidString(p) {
 			return nil, fmt.Errorf("input file %q: its name is not valid UTF-8, so a checkpoint can't name it; rename it", p)
 		}
-		if _, err := regular(p); err != nil {
+		if err := regular(p); err != nil {
 			return nil, err
 		}
 	}
@@ -158,19 +158,19 @@ func glob(pattern string) ([]string, error) {
 
 // regular refuses what can't be read twice from the same place, before it is
 // opened: opening a pipe waits for its writer.
-func regular(path string) (fs.FileInfo, error) {
+func regular(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("input file %q doesn't exist%s: %w", path, workDir(path), fs.ErrNotExist)
+		return fmt.Errorf("input file %q doesn't exist%s: %w", path, workDir(path), fs.ErrNotExist)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("input file: %w", err)
+		return fmt.Errorf("input file: %w", err)
 	}
-	return info, checkMode(path, info.Mode())
+	return checkMode(path, info.Mode())
 }
 
 func checkMode(path string, mode fs.FileMode) error {
-	what := ""
+	var what string
 	switch {
 	case mode.IsRegular():
 		return nil

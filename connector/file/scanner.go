@@ -115,7 +115,7 @@ func (s *scanner) seek(ctx context.Context, off int64) error {
 	if off == 0 {
 		return nil
 	}
-	last := byte('\n')
+	var last byte
 	var err error
 	if s.in.format == plain {
 		s.lines = -1

@@ -247,10 +247,11 @@ func (c *column) number(p unsafe.Pointer) (uint64, error) {
 		}
 		return 0, nil
 	}
-	f := float64(0)
-	if c.size == 4 {
+	var f float64
+	switch c.size {
+	case 4:
 		f = float64(*(*float32)(p))
-	} else {
+	default:
 		f = *(*float64)(p)
 	}
 	if f != f {

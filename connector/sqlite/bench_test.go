@@ -84,7 +84,7 @@ func BenchmarkCommit(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				in := tx.Stmt(st)
+				in := tx.Stmt(st) //nolint:sqlclosecheck // ends with its transaction
 				for i := range rows {
 					if _, err := in.Exec(rows[i].AdID, rows[i].Minute, rows[i].Clicks); err != nil {
 						b.Fatal(err)

@@ -59,7 +59,7 @@ func TestCheckRefuses(t *testing.T) {
 		A string `db:"a\"b"`
 	}
 	type empty struct{ a int }
-	type real struct{ F float64 }
+	type ratio struct{ F float64 }
 	for name, c := range map[string]struct {
 		sink weir.Sink[any]
 		err  error
@@ -68,7 +68,7 @@ func TestCheckRefuses(t *testing.T) {
 		"no key":         {err: Upsert[count]("x.db", "t").Check(), want: "needs a key"},
 		"unknown key":    {err: Upsert[count]("x.db", "t", "nope").Check(), want: `which has ad, clicks`},
 		"key twice":      {err: Upsert[count]("x.db", "t", "ad", "AD").Check(), want: "twice"},
-		"float key":      {err: Upsert[real]("x.db", "t", "f").Check(), want: "use an integer or a text"},
+		"float key":      {err: Upsert[ratio]("x.db", "t", "f").Check(), want: "use an integer or a text"},
 		"table name":     {err: Upsert[count]("x.db", `a"b`, "ad").Check(), want: "can't be the name of a table"},
 		"empty table":    {err: Upsert[count]("x.db", "", "ad").Check(), want: "can't be the name of a table"},
 		"reserved":       {err: Upsert[count]("x.db", "SQLITE_x", "ad").Check(), want: "reserved"},

@@ -34,7 +34,7 @@ func resolve(path string) (string, error) {
 		}
 		to, err := os.Readlink(path)
 		if err != nil {
-			return path, nil
+			return path, nil //nolint:nilerr // it isn't a link: it is the end of the way
 		}
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(filepath.Dir(path), to)

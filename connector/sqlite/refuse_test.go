@@ -288,3 +288,43 @@ func TestIncarnationCompared(t *testing.T) {
 		}
 	}
 }
+
+// After an error a participant calls the database no more, whatever it is
+// asked: recovery is another incarnation's.
+func TestNothingAfterAnError(t *testing.T) {
+	for _, s := range []Sink[count]{counts(database(t)), counts(database(t)).Eager()} {
+		broken := errors.New("the cable is out")
+		var after []string
+		cut := false
+		m := &machine{}
+		m.perform = func(name string, do func() error) error {
+			switch {
+			case cut:
+				after = append(after, name)
+			case name == "sqlite rows":
+				cut = true
+				return broken
+			}
+			return do()
+		}
+		r := begin(m.context(t), t, s, 1)
+		check(t, r.w.Write([]count{{"a", 1}}, []int64{0}))
+		check(t, r.w.Seal(1))
+		c := weir.Commit{Epoch: 1, ID: weir.CheckpointID{Slot: 1}}
+		_, prepared := r.p.Prepare(m.context(t), 1)
+		for range 2 {
+			if err := errors.Join(prepared, r.p.Commit(m.context(t), c)); !errors.Is(err, broken) {
+				t.Errorf("%s: got %v, want the first error", s.name(), err)
+			}
+		}
+		if _, err := r.p.Fence(m.context(t), weir.Fence{Job: job, By: weir.Incarnation{Number: 2}}); !errors.Is(err, broken) {
+			t.Errorf("%s: Fence got %v, want the first error", s.name(), err)
+		}
+		if len(after) > 0 {
+			t.Errorf("%s: calls after the error: %q", s.name(), after)
+		}
+		if got := list(t, other(t, s.path), "SELECT count(*), max(checkpoint) FROM counts, weir_ledger"); got[0] != "0 <nil>" {
+			t.Errorf("%s: rows and ledger are %q", s.name(), got)
+		}
+	}
+}

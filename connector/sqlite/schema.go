@@ -142,7 +142,7 @@ func holds(declared, want string) bool {
 		return want == "TEXT"
 	case d == "" || d == "ANY" || has("BLOB"):
 		return true // takes everything as it is
-	case has("REAL", "FLOA", "DOUB"):
+	case has("REAL", "FLOA", "DOUB"): //nolint:misspell // SQLite looks for these four letters
 		return want == "REAL"
 	}
 	return want == "INTEGER" // NUMERIC; it would turn texts into numbers

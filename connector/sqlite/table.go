@@ -20,7 +20,6 @@ type table struct {
 	sealed   map[int64][]share // epoch -> what the tasks sealed
 	prepared []int64           // epochs that were prepared and aren't committed
 	spare    []*batch
-	eager    []*eagerCore // the writers of an eager sink
 }
 
 // share is one task's rows of an epoch.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"database/sql"
 	"sync"
 
@@ -24,7 +25,7 @@ func (a *adder) open() error {
 			return
 		}
 		a.db.SetMaxOpenConns(1)
-		_, a.err = a.db.Exec(`
+		_, a.err = a.db.ExecContext(context.Background(), `
 			CREATE TABLE IF NOT EXISTS ad_minute (ad_id TEXT, minute TEXT, clicks INTEGER, PRIMARY KEY (ad_id, minute));
 			CREATE TABLE IF NOT EXISTS ad_total (ad_id TEXT PRIMARY KEY, clicks INTEGER)`)
 	})
@@ -35,7 +36,7 @@ func (a *adder) minute(r AdMinute) error {
 	if err := a.open(); err != nil {
 		return err
 	}
-	_, err := a.db.Exec(`INSERT INTO ad_minute VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET clicks = clicks + 1`, r.Ad, r.Minute)
+	_, err := a.db.ExecContext(context.Background(), `INSERT INTO ad_minute VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET clicks = clicks + 1`, r.Ad, r.Minute)
 	return err
 }
 
@@ -43,6 +44,6 @@ func (a *adder) total(r AdTotal) error {
 	if err := a.open(); err != nil {
 		return err
 	}
-	_, err := a.db.Exec(`INSERT INTO ad_total VALUES (?, 1) ON CONFLICT DO UPDATE SET clicks = clicks + 1`, r.Ad)
+	_, err := a.db.ExecContext(context.Background(), `INSERT INTO ad_total VALUES (?, 1) ON CONFLICT DO UPDATE SET clicks = clicks + 1`, r.Ad)
 	return err
 }

@@ -140,8 +140,7 @@ func (d *demo) life(ctx context.Context, args []string, look func(report) error)
 		}
 		fmt.Fprintln(in, "go on") // a dead life shows in Wait
 	}
-	in.Close()
-	return errors.Join(failed, c.Wait())
+	return errors.Join(failed, in.Close(), c.Wait())
 }
 
 func (d *demo) tell(seen map[string]outcome) error {
@@ -152,10 +151,10 @@ func (d *demo) tell(seen map[string]outcome) error {
 	line := func(count int64, format string, args ...any) {
 		fmt.Fprintf(w, "  %-58s %s\n", fmt.Sprintf(format, args...), comma(count))
 	}
-	line(o.atCheckpoint.total(storyAd), "checkpoint (log slot %d, epoch %d) at offset %s", o.checkpoint.Slot, o.checkpoint.Epoch, comma(o.checkpoint.Offset))
-	line(o.atKill.total(storyAd), "killed with SIGKILL at offset %s", comma(o.before.Offset))
+	line(o.atCheckpoint.story(), "checkpoint (log slot %d, epoch %d) at offset %s", o.checkpoint.Slot, o.checkpoint.Epoch, comma(o.checkpoint.Offset))
+	line(o.atKill.story(), "killed with SIGKILL at offset %s", comma(o.before.Offset))
 	line(o.after.FirstCount-1, "restored: log slot %d, offset %s, %s state entries", o.after.Slot, comma(o.after.Offset-o.after.Replayed), comma(o.after.Keys))
-	line(o.replayed.total(storyAd), "replayed %s records, to offset %s", comma(o.after.Replayed), comma(o.after.Offset))
+	line(o.replayed.story(), "replayed %s records, to offset %s", comma(o.after.Replayed), comma(o.after.Offset))
 	fmt.Fprintf(w, "  rows written twice (a trigger counted them): %d; rows that then differ from before the kill: %d\n", o.twice, o.replayed.differ(o.atKill))
 	same := "equal to those of an uninterrupted run"
 	if n := o.end.differ(d.right); n > 0 {
@@ -169,8 +168,8 @@ func (d *demo) tell(seen map[string]outcome) error {
 		{upsert, "eager upsert"}, {transactional, "transaction with the checkpoint"}, {increment, "clicks = clicks + 1, on its own"},
 	} {
 		o := seen[s.sink]
-		fmt.Fprintf(w, "  %-34s %12s %12s %12s %12d\n", s.name, comma(o.atKill.total(storyAd)), comma(o.end.total(storyAd)),
-			comma(d.right.total(storyAd)), o.end.differ(d.right))
+		fmt.Fprintf(w, "  %-34s %12s %12s %12s %12d\n", s.name, comma(o.atKill.story()), comma(o.end.story()),
+			comma(d.right.story()), o.end.differ(d.right))
 	}
 	fmt.Fprintf(w, "\nWhy: docs/exactly-once.md\n")
 	return w.Flush()

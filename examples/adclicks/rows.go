@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ type rows struct {
 	totals  map[string]int64
 }
 
-func (r rows) total(ad string) int64 { return r.totals[ad] }
+// story is the count of the ad that the demo tells of.
+func (r rows) story() int64 { return r.totals[storyAd] }
 
 // differ counts the rows that only one of the two has, or with another count.
 func (r rows) differ(o rows) int {
@@ -64,17 +66,18 @@ func readRows(path string) (r rows, err error) {
 
 type scanner interface{ Scan(dst ...any) error }
 
-func each(db *sql.DB, query string, row func(scanner) error) error {
-	rs, err := db.Query(query)
+func each(db *sql.DB, query string, row func(scanner) error) (err error) {
+	rs, err := db.QueryContext(context.Background(), query)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, rs.Close()) }()
 	for rs.Next() {
 		if err := row(rs); err != nil {
-			return errors.Join(err, rs.Close())
+			return err
 		}
 	}
-	return errors.Join(rs.Err(), rs.Close())
+	return rs.Err()
 }
 
 // watchWrites makes the database itself note each row that is written.
@@ -83,11 +86,11 @@ func watchWrites(path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = db.Exec(`CREATE TABLE written (ad_id TEXT, minute TEXT)`)
+	_, err = db.ExecContext(context.Background(), `CREATE TABLE written (ad_id TEXT, minute TEXT)`)
 	for _, table := range []string{"ad_minute", "ad_total"} {
 		for _, event := range []string{"INSERT", "UPDATE"} {
 			minute := map[string]string{"ad_minute": "new.minute", "ad_total": "''"}[table]
-			_, e := db.Exec(fmt.Sprintf(`CREATE TRIGGER note_%s_%s AFTER %s ON %s BEGIN INSERT INTO written VALUES (new.ad_id, %s); END`,
+			_, e := db.ExecContext(context.Background(), fmt.Sprintf(`CREATE TRIGGER note_%s_%s AFTER %s ON %s BEGIN INSERT INTO written VALUES (new.ad_id, %s); END`,
 				table, event, event, table, minute))
 			err = errors.Join(err, e)
 		}

@@ -176,7 +176,7 @@ func (l *Log) Append(e Entry) (ID, error) {
 		err = l.fits(e)
 	}
 	if err != nil {
-		return ID{}, fmt.Errorf("append log slot %d: the entry doesn't fit: %v", slot, err) // not ErrCorrupt: nothing was written
+		return ID{}, fmt.Errorf("append log slot %d: the entry doesn't fit: %v", slot, err) //nolint:errorlint // not ErrCorrupt: nothing was written
 	}
 	err = l.blobs.PutIfAbsent(name, func(w io.Writer) error {
 		_, err := w.Write(b)

@@ -125,7 +125,7 @@ type segmentWriter struct {
 // ours, if the answer to the first of two tries was lost.
 func (w *segmentWriter) settle(b sys.Blobs, taken error) error {
 	if _, err := ReadSegment(b, "", w.segment); err != nil {
-		return fmt.Errorf("%w, and isn't what was to be written: %v", taken, err)
+		return fmt.Errorf("%w, and isn't what was to be written: %v", taken, err) //nolint:errorlint // it is the name that is taken; the rest is a detail
 	}
 	_, err := b.List(w.name) // syncs the folder, as the lost try may not have
 	return err

@@ -1,0 +1,165 @@
+// Command bench measures what a record and a checkpoint cost.
+//
+// Each row compares the engine with a bare loop that a good engineer would
+// write by hand and that calls the same functions, or measures one cost of the
+// engine. Engine and loop take turns in one process (A/B/A/B); what counts is
+// the process's CPU time, and of the pairs the median. Its numbers are for
+// people: on a busy machine they say more than wall times, but no test depends
+// on them.
+//
+//	go run ./bench [-json] [-pairs 7] [-only row,row]
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// row is one line of the table.
+type row struct {
+	name  string
+	unit  string
+	bound float64
+	least bool // the bound is a lower one
+	what  string
+	run   func(ctx context.Context, pairs int) (result, error)
+}
+
+// result is what a row measured.
+type result struct {
+	value float64
+	note  string
+}
+
+func rows() []row {
+	all := recordRows()
+	all = append(all, checkpointRows()...)
+	return append(all, sqliteRows()...)
+}
+
+func (r row) ok(v float64) bool {
+	if r.least {
+		return v >= r.bound
+	}
+	return v <= r.bound
+}
+
+func main() {
+	asJSON := flag.Bool("json", false, "print JSON lines")
+	pairs := flag.Int("pairs", 7, "pairs of runs, engine and bare loop, a row")
+	only := flag.String("only", "", "rows to measure, separated by commas; all when empty")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of everything to this file")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := bench(ctx, os.Stdout, *asJSON, *pairs, *only, *profile); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop has been called
+	}
+}
+
+func bench(ctx context.Context, w io.Writer, asJSON bool, pairs int, only, profile string) error {
+	if pairs < 1 {
+		return fmt.Errorf("-pairs %d: at least 1", pairs)
+	}
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
+	if profile != "" {
+		f, err := os.Create(profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	out := printer(w)
+	if asJSON {
+		out = jsonLines(w)
+	} else {
+		fmt.Fprintf(w, "medians of %d pairs, CPU time; machine: %s\n\n", pairs, load())
+	}
+	for _, r := range chosen {
+		res, err := r.run(ctx, pairs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+		if err := out(r, res, pairs); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
+	return nil
+}
+
+func choose(only string) ([]row, error) {
+	all := rows()
+	if only == "" {
+		return all, nil
+	}
+	var names []string
+	for _, r := range all {
+		names = append(names, r.name)
+	}
+	want := strings.Split(only, ",")
+	for _, name := range want {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("-only %s: there is no such row; the rows are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(r row) bool { return !slices.Contains(want, r.name) }), nil
+}
+
+func printer(w io.Writer) func(row, result, int) error {
+	return func(r row, res result, _ int) error {
+		rel, verdict := "<=", "ok"
+		if r.least {
+			rel = ">="
+		}
+		if !r.ok(res.value) {
+			verdict = "MISSED"
+		}
+		_, err := fmt.Fprintf(w, "%-20s %9s %-14s %s %-6s %-6s  %s\n%44s %s\n", r.name, number(res.value), r.unit, rel, number(r.bound), verdict, r.what, "", res.note)
+		return err
+	}
+}
+
+func number(v float64) string {
+	switch {
+	case v == float64(int64(v)):
+		return fmt.Sprintf("%.0f", v)
+	case v < 0.01 && v > -0.01:
+		return fmt.Sprintf("%.5f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+func jsonLines(w io.Writer) func(row, result, int) error {
+	enc := json.NewEncoder(w)
+	return func(r row, res result, pairs int) error {
+		return enc.Encode(struct {
+			Name  string  `json:"name"`
+			Value float64 `json:"value"`
+			Unit  string  `json:"unit"`
+			Bound float64 `json:"bound"`
+			OK    bool    `json:"ok"`
+			Least bool    `json:"least"` // the bound is a lower one
+			Pairs int     `json:"pairs"`
+			Load  string  `json:"load"`
+			Note  string  `json:"note"`
+		}{r.name, res.value, r.unit, r.bound, r.ok(res.value), r.least, pairs, load(), res.note})
+	}
+}
