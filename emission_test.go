@@ -187,24 +187,22 @@ func TestChangedValuesOncePerEpoch(t *testing.T) {
 	for name, build := range tests {
 		t.Run(name, func(t *testing.T) {
 			eachShape(t, func(t *testing.T, opts ...weir.RunOption) {
-				var got gathered[weir.Pair[string, int64]]
-				var epochs []string
+				var got vault[weir.Pair[string, int64]]
 				job := weir.NewJob("epochs")
-				build(job.From("in", weir.Slice(in...), weir.EventTime(eventTime, 0)).KeyBy(keyOf)).To("out", got.sink())
-				mustRun(t, job, append(opts, weir.EveryRecords(4), weir.OnCheckpoint(func(c weir.Checkpoint) {
-					if c.Epoch == 0 {
-						return
+				build(job.From("in", weir.Slice(in...), weir.EventTime(eventTime, 0)).KeyBy(keyOf)).To("out", &got)
+				mustRun(t, job, append(opts, weir.EveryRecords(4), weir.StateDir(t.TempDir()))...)
+				var epochs []string
+				for i, rows := range got.epochs[1:] {
+					if i > 0 {
+						epochs = append(epochs, "|")
 					}
 					lines := []string{}
-					for _, p := range got.take() {
+					for _, p := range rows {
 						lines = append(lines, fmt.Sprint(p.Key, " ", p.Value))
 					}
 					slices.Sort(lines)
-					if len(epochs) > 0 {
-						epochs = append(epochs, "|")
-					}
 					epochs = append(epochs, lines...)
-				}))...)
+				}
 				wantSame(t, epochs, want)
 			})
 		})

@@ -116,6 +116,7 @@ func (g *gathered[T]) take() []T {
 type vault[T any] struct {
 	mu     sync.Mutex
 	rows   []T
+	epochs [][]T // the rows of each epoch, genesis first
 	ledger weir.Ledger
 }
 
@@ -170,6 +171,7 @@ func (r *vaultRun[T]) Commit(_ context.Context, c weir.Commit) error {
 		return fmt.Errorf("the vault's ledger names %s, and the epoch's parent is %s", r.v.ledger.ID, c.Parent)
 	}
 	r.v.rows = append(r.v.rows, r.sealed[c.Epoch]...)
+	r.v.epochs = append(r.v.epochs, r.sealed[c.Epoch])
 	r.v.ledger.ID = c.ID
 	delete(r.sealed, c.Epoch)
 	return nil

@@ -69,7 +69,7 @@ func (k *Keyed[K, T]) Reduce(id string, combine func(acc, rec T) T, opts ...Emit
 
 // Count counts the records of each key and emits the count.
 func (k *Keyed[K, T]) Count(id string, opts ...EmitOption) *Stream[Pair[K, int64]] {
-	c := data.FoldConfig[K, T, int64, Pair[K, int64]]{Count: func(n *int64) { *n++ }, Make: pair[K, int64]}
+	c := data.FoldConfig[K, T, int64, Pair[K, int64]]{Count: true, Make: pair[K, int64]}
 	return fold(k, id, plan.Count, c, 0, opts)
 }
 

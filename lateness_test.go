@@ -137,6 +137,29 @@ func TestLatenessWithoutEnd(t *testing.T) {
 	})
 }
 
+// TestFarTimes: every year that is accepted counts, up to the last.
+func TestFarTimes(t *testing.T) {
+	for _, year := range []int{1900, 2115, 2117, 2200, 2261} {
+		t.Run(fmt.Sprint(year), func(t *testing.T) {
+			eachShape(t, func(t *testing.T, opts ...weir.RunOption) {
+				start := time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC)
+				var got gathered[weir.Result[string, int64]]
+				job := weir.NewJob("far")
+				job.From("in", weir.Slice(stamp{"a", start}, stamp{"b", start.Add(time.Minute)}, stamp{"a", start.Add(time.Second)}, stamp{"c", start.Add(time.Hour)}),
+					weir.EventTime(stampTime, 0).MaxAhead(0)).
+					KeyBy(stampKey).Window(window.Tumbling(time.Minute, window.Lateness(10*time.Minute))).Count("n").To("out", got.sink())
+				mustRun(t, job, opts...)
+				var lines []string
+				for _, r := range got.all() {
+					lines = append(lines, fmt.Sprint(r.Start.Sub(start), " ", r.Value))
+				}
+				slices.Sort(lines)
+				wantSame(t, lines, []string{"0s 2", "1h0m0s 1", "1m0s 1"})
+			})
+		})
+	}
+}
+
 // turns is a source of two splits that are read in a given order: "fast" is
 // read to its end before the first record of "slow" is.
 type turns struct {

@@ -60,7 +60,7 @@ func newCounting(ctx context.Context, dir string) (*counting, error) {
 		}}
 	data.NewSource(c.run, source, []string{"0"}, func(t *data.Task) data.Out[string] {
 		fold := data.NewFold(data.At{Task: t, Step: 2}, data.FoldConfig[string, string, int64, int64]{ID: "count", Key: key, Value: value,
-			Count: func(n *int64) { *n++ }, Make: func(_ string, n int64) int64 { return n }}, data.Tee[int64]{})
+			Count: true, Make: func(_ string, n int64) int64 { return n }}, data.Tee[int64]{})
 		return data.NewLocal(t, 1, key, func(k string) string { return k }, fold, fold)
 	})
 	if _, err := c.run.Open(ctx, nothing{}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/weirstream/weir"
 )
@@ -46,13 +47,21 @@ const (
 )
 
 // events makes the pregenerated records with so many keys. Each record has a
-// string of its own, as what a decoder returns has: equal keys that shared one
-// would be found equal without a look at their bytes.
-func events(keys int) []event {
+// string of its own, as what a decoder returns has. Or equal keys share one:
+// then a Go map finds them equal without a look at their bytes.
+func events(keys int, share bool) []event {
 	rng := rand.New(rand.NewPCG(1, 2))
+	ads := make([]string, keys)
+	for i := range ads {
+		ads[i] = fmt.Sprintf("ad-%09d", i)
+	}
 	out := make([]event, pregenerated)
 	for i := range out {
-		out[i] = event{ID: "id", Ad: fmt.Sprintf("ad-%09d", rng.IntN(keys)), At: int64(i) * 1000, Price: rng.Int64N(1000), Kind: 1}
+		ad := ads[rng.IntN(keys)]
+		if !share {
+			ad = strings.Clone(ad)
+		}
+		out[i] = event{ID: "id", Ad: ad, At: int64(i) * 1000, Price: rng.Int64N(1000), Kind: 1}
 	}
 	return out
 }
@@ -141,20 +150,25 @@ const recordRun = 4 * pregenerated // records a run
 
 func overhead(name string, keys int, bound float64, what string) row {
 	return row{name: name, unit: "ns/record", bound: bound, what: what, run: func(ctx context.Context, pairs int) (result, error) {
-		recs := events(keys)
-		as, bs, err := pairsOf(ctx, pairs,
-			func() error { return bare(recs, recordRun) },
-			func() error { return engine(ctx, recs, recordRun, 0) })
-		if err != nil {
-			return result{}, err
+		var out [2]result
+		for i, share := range []bool{false, true} {
+			recs := events(keys, share)
+			as, bs, err := pairsOf(ctx, pairs,
+				func() error { return bare(recs, recordRun) },
+				func() error { return engine(ctx, recs, recordRun, 0) })
+			if err != nil {
+				return result{}, err
+			}
+			out[i] = extra(as, bs, recordRun, "loop", "engine")
 		}
-		return extra(as, bs, recordRun, "loop", "engine"), nil
+		out[0].note += fmt.Sprintf("; %.1f where records of a key share its string", out[1].value)
+		return out[0], nil
 	}}
 }
 
 func exchange(name string, keys, receivers int, bound float64, what string) row {
 	return row{name: name, unit: "ns/record", bound: bound, what: what, run: func(ctx context.Context, pairs int) (result, error) {
-		recs := events(keys)
+		recs := events(keys, false)
 		as, bs, err := pairsOf(ctx, pairs,
 			func() error { return engine(ctx, recs, recordRun, 0) },
 			func() error { return engine(ctx, recs, recordRun, receivers) })
@@ -168,7 +182,7 @@ func exchange(name string, keys, receivers int, bound float64, what string) row 
 // allocations compares a run with one of twice the records: what a start and an
 // end allocate is in both.
 func allocations(ctx context.Context, pairs int) (result, error) {
-	recs := events(hot)
+	recs := events(hot, false)
 	most := 0.0
 	note := ""
 	for _, receivers := range []int{0, 1, 2} {

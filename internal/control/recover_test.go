@@ -80,22 +80,17 @@ func (f facts) lookUp(id log.ID) (*log.Manifest, error) {
 	return nil, fmt.Errorf("checkpoint %s isn't in %s", id, f.store)
 }
 
-// TestResolve goes through the table of what a crash leaves behind, row by row.
-func TestResolve(t *testing.T) {
-	all := chainFacts()
-	foreign := func(f facts, party, sink int, id log.ID) facts {
-		p := &f.parties[party]
-		p.ledgers[p.IDs[sink]] = Ledger{Found: true, ID: id}
-		return f
-	}
-	tests := []struct {
-		name   string
-		facts  facts
-		slot   int64    // to be restored; 0: genesis
-		behind []string // to be rolled forward
-		says   []string // of the refusal
-	}{
-		// The store decides.
+// resolved is one row: what was found, and what must follow from it.
+type resolved struct {
+	name   string
+	facts  facts
+	slot   int64    // to be restored; 0: genesis
+	behind []string // to be rolled forward
+	says   []string // of the refusal
+}
+
+func storeDecided(all facts) []resolved {
+	return []resolved{
 		{name: "nothing at all", facts: all.cut(1).with("f", atLeastOnce), slot: 0},
 		{name: "store decides by its newest entry", facts: all.with("f", atLeastOnce, none), slot: 7},
 		{name: "store decides: genesis is complete with its entry", facts: all.cut(2).with("e", "idempotent", 0), slot: 2, behind: []string{"e"}},
@@ -106,8 +101,16 @@ func TestResolve(t *testing.T) {
 		{name: "store decides: follower on a dead branch", facts: all.with("e", "following", 5), says: []string{"e-0", at(5).String()}},
 		{name: "store decides: follower lost its ledger", facts: all.with("e", "idempotent", none), says: []string{"e-0", "no ledger", "state", "epoch 3", "--start-over"}},
 		{name: "store decides: follower is from before the first", facts: all.with("e", "idempotent", 0), says: []string{"e-0", "no checkpoint yet"}},
+	}
+}
 
-		// A participant decides.
+func participantDecided(all facts) []resolved {
+	foreign := func(f facts, party, sink int, id log.ID) facts {
+		p := &f.parties[party]
+		p.ledgers[p.IDs[sink]] = Ledger{Found: true, ID: id}
+		return f
+	}
+	return []resolved{
 		{name: "before or during prepare: no entry n", facts: all.cut(4).with("d", transactional, 4), slot: 4},
 		{name: "after the entry, before the decision", facts: all.cut(5).with("d", transactional, 4), slot: 4},
 		{name: "decision sent and made", facts: all.cut(5).with("d", transactional, 5), slot: 5},
@@ -134,7 +137,12 @@ func TestResolve(t *testing.T) {
 		{name: "decider names a later slot", facts: all.with("d", transactional, 9), says: []string{at(9).String(), "state", "--start-over"}},
 		{name: "decider names the same slot of another store", facts: foreign(all.with("d", transactional, 5), 0, 0, log.ID{Slot: 5, Sum: [32]byte{1}}), says: []string{"5-01", "copied"}},
 	}
-	for _, tt := range tests {
+}
+
+// TestResolve goes through the table of what a crash leaves behind, row by row.
+func TestResolve(t *testing.T) {
+	all := chainFacts()
+	for _, tt := range append(storeDecided(all), participantDecided(all)...) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := tt.facts
 			f.find = f.lookUp

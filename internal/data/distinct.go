@@ -63,7 +63,7 @@ func NewDistinct[K comparable, T any](at At, c DistinctConfig[K, T], next Out[T]
 }
 
 // expired reports that no admissible record can be a repeat of one at time at.
-func (d *Distinct[K, T]) expired(at, wm int64) bool { return wm >= at+d.c.TTL+d.c.Admit }
+func (d *Distinct[K, T]) expired(at, wm int64) bool { return wm >= later(at, d.c.TTL+d.c.Admit) }
 
 // Batch passes or drops each record.
 func (d *Distinct[K, T]) Batch(b *Batch[K, T]) {
@@ -108,7 +108,7 @@ func (d *Distinct[K, T]) admit(b *Batch[K, T]) []int32 {
 	late := behind{late: b.Late}
 	for i := range b.N {
 		wm := late.of(i)
-		if wm == MinTime || wm < b.At[i]+d.c.Admit {
+		if wm == MinTime || wm < later(b.At[i], d.c.Admit) {
 			in = append(in, int32(i))
 			continue
 		}

@@ -12,7 +12,7 @@ type FoldConfig[K comparable, T, A, R any] struct {
 	Value   table.Value
 	Zero    func() A
 	Add     func(A, T) A
-	Count   func(*A)  // Add without a call of the user's
+	Count   bool      // A is int64: count records
 	First   func(T) A // of Reduce
 	Make    func(K, A) R
 	Barrier bool // emit what changed, at each barrier; else each update
@@ -46,36 +46,39 @@ func NewFold[K comparable, T, A, R any](at At, c FoldConfig[K, T, A, R], next Ou
 
 // Batch folds a batch.
 func (f *Fold[K, T, A, R]) Batch(b *Batch[K, T]) {
-	t := f.Task
+	t, tab := f.Task, f.tab
 	ids := f.ids[:b.N]
-	f.tab.Locate(b.Hash[:b.N], b.Keys[:b.N], ids)
+	tab.Locate(b.Hash[:b.N], b.Keys[:b.N], ids)
+	recs, keys, at, origin := b.Recs[:len(ids)], b.Keys[:len(ids)], b.At[:len(ids)], b.Origin[:len(ids)]
 	late := behind{late: b.Late}
 	for i, id := range ids {
 		if t.err != nil {
 			return
 		}
-		t.Step, t.Origin = f.Step, b.Origin[i]
-		acc := f.tab.Value(id &^ table.Fresh)
+		t.Step, t.Origin = f.Step, origin[i]
+		fresh := id&table.Fresh != 0
+		id &^= table.Fresh
+		acc := tab.Value(id)
 		switch {
-		case f.c.Count != nil:
-			f.c.Count(acc)
-		case id&table.Fresh != 0 && f.c.First != nil:
-			*acc = f.c.First(b.Recs[i])
+		case f.c.Count:
+			*any(acc).(*int64)++
+		case fresh && f.c.First != nil:
+			*acc = f.c.First(recs[i])
 		default:
-			if id&table.Fresh != 0 {
+			if fresh {
 				*acc = f.c.Zero()
 			}
-			*acc = f.c.Add(*acc, b.Recs[i])
+			*acc = f.c.Add(*acc, recs[i])
 		}
-		f.tab.Touch(id &^ table.Fresh)
+		tab.Touch(id)
 		if f.c.Barrier {
 			continue
 		}
 		if len(b.Late) > 0 {
 			t.Behind = late.of(i)
 		}
-		f.tmp = f.c.Make(b.Keys[i], *acc)
-		f.next.Push(&f.tmp, b.At[i])
+		f.tmp = f.c.Make(keys[i], *acc)
+		f.next.Push(&f.tmp, at[i])
 	}
 	t.Behind = MinTime
 }

@@ -330,7 +330,9 @@ func (s *source[T]) push(sp *split[T], recs []T) error {
 		marks = sp.marks.Marks()
 	}
 	base := int64(sp.number) << markBits
+	next := sp.state.Records // the mark of a record without one
 	now := s.c.Now()
+	arrived := now.UnixNano()
 	latest := int64(farthest)
 	if s.c.MaxAhead > 0 {
 		latest = min(latest, now.Add(s.c.MaxAhead).Unix())
@@ -339,10 +341,10 @@ func (s *source[T]) push(sp *split[T], recs []T) error {
 		if marks != nil {
 			t.Origin = base | marks[i]&markMask
 		} else {
-			t.Origin = base | (sp.state.Records+int64(i))&markMask
+			t.Origin = base | (next+int64(i))&markMask
 		}
 		if s.c.Time == nil {
-			s.out.Push(&recs[i], now.UnixNano())
+			s.out.Push(&recs[i], arrived)
 			continue
 		}
 		t.Step = int32(s.c.Step)

@@ -10,7 +10,7 @@ const (
 	// MinTime is before every event time.
 	MinTime = math.MinInt64 / 2
 	// EndOfTime is the watermark behind a bounded source's last record.
-	EndOfTime = math.MaxInt64 / 2
+	EndOfTime = math.MaxInt64
 	// MaxBatch is the most records that a batch can hold.
 	MaxBatch = 1024
 )

@@ -79,7 +79,15 @@ func NewWindow[K comparable, T, A, R any](at At, c WindowConfig[K, T, A, R], nex
 
 // closed reports whether time wm has closed the window: "at" is late.
 func (w *Window[K, T, A, R]) closed(start, wm int64) bool {
-	return wm >= start+w.c.Size+w.c.Lateness
+	return wm >= later(start, w.c.Size+w.c.Lateness)
+}
+
+// later is t plus d, which isn't negative, or the end of time.
+func later(t, d int64) int64 {
+	if t > EndOfTime-d {
+		return EndOfTime
+	}
+	return t + d
 }
 
 // pane returns the table of a window, newest first: that is where records are.

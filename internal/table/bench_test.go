@@ -165,6 +165,47 @@ func BenchmarkFreeze(b *testing.B) {
 	}
 }
 
+// BenchmarkFreezeWarm freezes what was just written, in a table that fits the
+// caches.
+func BenchmarkFreezeWarm(b *testing.B) {
+	t := filled(b, stringKeys(50_000))
+	p := NewPool()
+	n := 0
+	for b.Loop() {
+		b.StopTimer()
+		for id := uint32(0); id < t.IDs(); id += 10 {
+			*t.Value(id)++
+			t.Touch(id)
+		}
+		n = t.Dirty()
+		b.StartTimer()
+		f, err := t.Freeze(p, false)
+		if err != nil {
+			b.Fatal(err)
+		}
+		f.Release()
+	}
+	perKey(b, n)
+}
+
+// BenchmarkFreezeBoxed encodes values in the pause.
+func BenchmarkFreezeBoxed(b *testing.B) {
+	k, v := layouts[string, modelBoxed](b)
+	t := New[string, modelBoxed](k, v, 128)
+	for i, key := range stringKeys(10_000) {
+		put(t, key, modelBoxed{At: int64(i), Names: []string{key}, Sums: map[string]int64{"a": 1, "b": 2}})
+	}
+	p := NewPool()
+	for b.Loop() {
+		f, err := t.Freeze(p, true)
+		if err != nil {
+			b.Fatal(err)
+		}
+		f.Release()
+	}
+	perKey(b, 10_000)
+}
+
 func BenchmarkEncode(b *testing.B) {
 	t := filled(b, stringKeys(frozenKeys))
 	p := NewPool()

@@ -230,6 +230,33 @@ func TestBoolsChecked(t *testing.T) {
 	}
 }
 
+func TestCompositeBoolsChecked(t *testing.T) {
+	type key struct {
+		S string
+		B bool
+	}
+	k, v := layouts[key, struct{}](t)
+	tab := New[key, struct{}](k, v, 1)
+	put(tab, key{"x", true}, struct{}{})
+	b := save(t, tab, false)
+	b[len(b)-1] = 2
+	if _, err := New[key, struct{}](k, v, 1).Load(b, k.Schema(), v.Schema(), nil, nil); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "isn't a struct{S string; B bool}") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Entries without bytes can't be counted against the size: there is one at most.
+func TestManyEntriesWithoutBytes(t *testing.T) {
+	s := samples(t)[4]
+	for _, at := range []int{4, 8} {
+		b := slices.Clone(s.section)
+		binary.LittleEndian.PutUint32(b[headerBytes+at:], 2)
+		if _, _, _, err := s.load(t, b); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "more than once") {
+			t.Errorf("2 at %d: %v", at, err)
+		}
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	all := samples(f)
 	for i, s := range all {

@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"unsafe"
 )
@@ -73,21 +74,43 @@ func (t *Table[K, V]) starts(hash []uint64) []uint64 {
 	return first
 }
 
+// locateStrings goes over the batch in steps, each of which reads one kind of
+// memory for all keys: the index, the entries, the arena.
 func (t *Table[K, V]) locateStrings(hash []uint64, keys []string, ids []uint32) {
 	first := t.starts(hash)
-	keys, ids = keys[:len(first)], ids[:len(first)]
+	keys, ids, refs := keys[:len(first)], ids[:len(first)], t.refs[:len(first)]
 	for i, c := range first {
-		h := hash[i]
-		if c>>32 == h>>32 && c != 0 {
+		refs[i] = noRef
+		if h := hash[i]; c>>32 == h>>32 && c != 0 {
 			id := uint32(c) - 1
-			e := (*[2]uint64)(t.entry(id))
-			if e[0] == h && t.arena.at(e[1]) == keys[i] {
-				ids[i] = id
-				continue
+			if e := (*[2]uint64)(t.entry(id)); e[0] == h {
+				ids[i], refs[i] = id, e[1]
 			}
 		}
-		ids[i] = t.findOrMakeString(h, keys[i])
 	}
+	for i, ref := range refs {
+		if ref == noRef || !sameKey(t.arena.at(ref), keys[i]) {
+			ids[i] = t.findOrMakeString(hash[i], keys[i])
+		}
+	}
+}
+
+// noRef is no reference into an arena: the last one would need 4 M chunks.
+const noRef = math.MaxUint64
+
+// sameKey compares keys; those of 8 to 16 bytes, which is what most are,
+// without a call.
+func sameKey(a, b string) bool {
+	n := len(a)
+	if n != len(b) {
+		return false
+	}
+	if n < 8 || n > 16 {
+		return a == b
+	}
+	p, q := unsafe.Pointer(unsafe.StringData(a)), unsafe.Pointer(unsafe.StringData(b))
+	last := n - 8
+	return *(*uint64)(p) == *(*uint64)(q) && *(*uint64)(unsafe.Add(p, last)) == *(*uint64)(unsafe.Add(q, last))
 }
 
 func (t *Table[K, V]) locateFixed(hash []uint64, keys []K, ids []uint32) {

@@ -167,6 +167,10 @@ func TestMigration(t *testing.T) {
 			M    embedsFlat2
 			Text []string
 		}{[2]pair{{1, 2}, {3, 4}}, embedsFlat2{mean{1, 2}, 3}, nil}), nil},
+		{"flat grows boxed, laid out in another way", moves(struct{ In plain }{plain{1, 2, 3}}, struct {
+			S  string
+			In lifted
+		}{"", lifted{Base{1, 2}, 3}}), nil},
 		{"flat grows boxed, loses a field", refused[pair, struct {
 			A int32
 			S string
@@ -190,6 +194,22 @@ func TestMigration(t *testing.T) {
 		})
 	}
 }
+
+// plain and lifted have one schema where they are boxed, but C is at 12 and 16.
+type (
+	plain struct {
+		A    int64
+		B, C int32
+	}
+	Base struct {
+		A int64
+		B int32
+	}
+	lifted struct {
+		Base
+		C int32
+	}
+)
 
 // embedsFlat2 is nested, not embedded: its parts keep their names.
 type embedsFlat2 struct {

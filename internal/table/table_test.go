@@ -74,6 +74,51 @@ func TestDeleteAndDrop(t *testing.T) {
 	}
 }
 
+// A tombstone holds its key's bytes until it is frozen, and no longer.
+func TestTombstonesLetGo(t *testing.T) {
+	tab := filled(t, stringKeys(100))
+	for id := range tab.IDs() {
+		tab.Delete(id)
+	}
+	if tab.arena.used != 1200 {
+		t.Errorf("%d bytes of keys are held for tombstones, want 1200", tab.arena.used)
+	}
+	save(t, tab, false)
+	if tab.arena.used != 0 || len(tab.tombs) != 0 {
+		t.Errorf("%d bytes of keys and %d words are held after the freeze", tab.arena.used, len(tab.tombs))
+	}
+}
+
+// Keys with one hash are still different keys.
+func TestEqualHashes(t *testing.T) {
+	testEqualHashes(t, stringKeys(50))
+	testEqualHashes(t, []int{1, 2, 3, 4, -5})
+	testEqualHashes(t, []userAd{{"a", 1}, {"a", 2}, {"b", 1}})
+}
+
+func testEqualHashes[K comparable](t *testing.T, keys []K) {
+	k, v := layouts[K, int64](t)
+	tab := New[K, int64](k, v, 4)
+	hash, ids := make([]uint64, len(keys)), make([]uint32, len(keys))
+	for i := range hash {
+		hash[i] = 0 // the hardest: looks like an empty cell
+	}
+	for round := range 2 {
+		tab.Locate(hash, keys, ids)
+		for i, id := range ids {
+			if fresh := id&Fresh != 0; fresh != (round == 0) || tab.Key(id&^Fresh) != keys[i] {
+				t.Fatalf("round %d: key %v got id %x, of key %v", round, keys[i], id, tab.Key(id&^Fresh))
+			}
+		}
+	}
+	tab.Delete(ids[0])
+	for i, key := range keys {
+		if id, ok := tab.Find(0, key); ok != (i > 0) || ok && id != ids[i] {
+			t.Errorf("key %v: id %d, %t", key, id, ok)
+		}
+	}
+}
+
 func TestIDsReused(t *testing.T) {
 	tab := filled(t, stringKeys(100))
 	for id := range uint32(50) {
@@ -262,6 +307,11 @@ func TestReset(t *testing.T) {
 		t.Fatalf("%d entries, %d dirty, %d ids", tab.Len(), tab.Dirty(), tab.IDs())
 	}
 	held := tab.Bytes()
+	tab.Touch(put(tab, stringKeys(1)[0], nil))
+	if tab.Dirty() != 1 { // it counted as changed before
+		t.Errorf("%d dirty", tab.Dirty())
+	}
+	tab.Drop(0)
 	for _, key := range stringKeys(3000) {
 		hash, ids := []uint64{Hash(k, &key)}, []uint32{0}
 		tab.Locate(hash, []string{key}, ids)
