@@ -53,40 +53,40 @@ func TestNoAllocationARecord(t *testing.T) {
 	}{
 		{"stateless", func(job *weir.Job, src weir.Source[view]) {
 			job.From("views", src).Map(moved).TryMap(func(v view) (view, error) { return v, nil }).
-				FlatMap(func(v view, emit func(view)) { emit(v); emit(v) }).Filter(keep).To("out", each[view]())
+				FlatMap(func(v view, emit func(view)) { emit(v); emit(v) }).Filter(keep).To("out", discard[view]())
 		}},
 		{"count", func(job *weir.Job, src weir.Source[view]) {
-			job.From("views", src).Map(moved).Filter(keep).KeyBy(page).Count("count").To("out", each[weir.Pair[string, int64]]())
+			job.From("views", src).Map(moved).Filter(keep).KeyBy(page).Count("count").To("out", discard[weir.Pair[string, int64]]())
 		}},
 		{"fold by an integer, changed values at barriers", func(job *weir.Job, src weir.Source[view]) {
 			job.From("views", src).KeyBy(user).Fold("fold", int64(0), func(n int64, v view) int64 { return n + v.At }, weir.EachBarrier()).
-				To("out", each[weir.Pair[int64, int64]]())
+				To("out", discard[weir.Pair[int64, int64]]())
 		}},
 		{"by a struct", func(job *weir.Job, src weir.Source[view]) {
 			type both struct {
 				Page string
 				User int64
 			}
-			job.From("views", src).KeyBy(func(v view) both { return both{v.Page, v.User} }).Count("count").To("out", each[weir.Pair[both, int64]]())
+			job.From("views", src).KeyBy(func(v view) both { return both{v.Page, v.User} }).Count("count").To("out", discard[weir.Pair[both, int64]]())
 		}},
 		{"windows, each record", func(job *weir.Job, src weir.Source[view]) {
 			job.From("views", src, timed).KeyBy(page).Window(window.Tumbling(10*time.Second, window.EachRecord)).Count("count").
-				To("out", each[weir.Result[string, int64]]())
+				To("out", discard[weir.Result[string, int64]]())
 		}},
 		{"windows on close, late records aside", func(job *weir.Job, src weir.Source[view]) {
 			w := job.From("views", src, timed).KeyBy(page).Window(window.Tumbling(10 * time.Second))
-			w.Late().To("late", each[view]())
-			w.Count("count").To("out", each[weir.Result[string, int64]]())
+			w.Late().To("late", discard[view]())
+			w.Count("count").To("out", discard[weir.Result[string, int64]]())
 		}},
 		{"distinct", func(job *weir.Job, src weir.Source[view]) {
 			d := job.From("views", src, timed).KeyBy(twice).Distinct("seen", 500*time.Millisecond, weir.Admit(time.Second))
-			d.Late().To("late", each[view]())
-			d.Repeats().To("repeats", each[view]())
-			d.To("out", each[view]())
+			d.Late().To("late", discard[view]())
+			d.Repeats().To("repeats", discard[view]())
+			d.To("out", discard[view]())
 		}},
 		{"distinct, then windows", func(job *weir.Job, src weir.Source[view]) {
 			job.From("views", src, timed).KeyBy(twice).Distinct("seen", 2*time.Second).
-				KeyBy(page).Window(window.Tumbling(10*time.Second)).Count("count").To("out", each[weir.Result[string, int64]]())
+				KeyBy(page).Window(window.Tumbling(10*time.Second)).Count("count").To("out", discard[weir.Result[string, int64]]())
 		}},
 	}
 	const n = 200_000
@@ -122,5 +122,5 @@ func counted(t *testing.T, f func() error) int64 {
 	return int64(after.Mallocs - before.Mallocs)
 }
 
-// each is a sink that does nothing.
-func each[T any]() weir.Sink[T] { return weir.Each(func(T) error { return nil }) }
+// discard is a sink that does nothing.
+func discard[T any]() weir.Sink[T] { return weir.Each(func(T) error { return nil }) }

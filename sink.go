@@ -137,6 +137,11 @@ type Participant interface {
 	Close() error
 }
 
+// A Follower is a transactional Participant that can follow another one's
+// decision. Follow is called before the first Prepare; from then on Prepare
+// returns all that a later incarnation needs in order to Commit the epoch.
+type Follower interface{ Follow() }
+
 // Fence is one incarnation's claim on a participant.
 type Fence struct {
 	Job JobID

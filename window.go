@@ -50,7 +50,7 @@ func (w *Windowed[K, T]) Late() *Stream[T] {
 
 // Count counts the records of each key and window.
 func (w *Windowed[K, T]) Count(id string) *Stream[Result[K, int64]] {
-	c := data.WindowConfig[K, T, int64, Result[K, int64]]{Count: func(n *int64) { *n++ }}
+	c := data.WindowConfig[K, T, int64, Result[K, int64]]{Count: true}
 	c.Make = makeResult[K](w, func(n int64) int64 { return n })
 	return windowed(w, id, "count", c, 0)
 }

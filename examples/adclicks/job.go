@@ -67,7 +67,7 @@ func job(p *cli.Params) *weir.Job {
 func build(clicks weir.Source[Click], c settings) *weir.Job {
 	job := weir.NewJob("ad-clicks")
 	all := job.From("clicks", clicks, weir.EventTime(func(c Click) time.Time { return c.At }, c.outOfOrder))
-	if c.dedup > 0 {
+	if c.dedup != 0 { // a negative one is refused as declared
 		all = all.KeyBy(func(c Click) string { return c.ID }).
 			Distinct("seen", c.dedup, weir.Admit(admitted)).Stream
 	}

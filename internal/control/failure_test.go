@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirstream/weir/internal/control/log"
@@ -76,6 +77,22 @@ func TestTaskFailures(t *testing.T) {
 		f.ctl.Wants(true)
 		if p.released != 1 {
 			t.Errorf("a late part was released %d times", p.released)
+		}
+	})
+	bubble(t, "an acknowledgement that can't be", func(t *testing.T) {
+		w := newWorld()
+		r := w.run(t, nil)
+		f := r.started()
+		f.mute = true
+		f.ctl.Wants(false)
+		synctest.Wait()
+		parts := []*fakePart{{info: data.PartInfo{Step: "count", Full: true}}, {info: data.PartInfo{Step: "count"}}}
+		f.ctl.Acked(data.Ack{Epoch: 1, Task: "count/0", Parts: []data.Part{parts[0], parts[1]}})
+		if err := r.wait(); err == nil || !strings.Contains(err.Error(), "step count") {
+			t.Errorf("error %v", err)
+		}
+		if parts[0].released != 1 || parts[1].released != 1 {
+			t.Errorf("parts were released %d and %d times", parts[0].released, parts[1].released)
 		}
 	})
 	bubble(t, "a wrong acknowledgement", func(t *testing.T) {

@@ -32,6 +32,17 @@ func TestHandle(t *testing.T) {
 		if calls := w.calls(); !slices.Equal(calls, []string{"flush db"}) || len(f.barriers) != 0 {
 			t.Errorf("calls %q, barriers %v", calls, f.barriers)
 		}
+		f.slow = true
+		done := make(chan error, 1)
+		go func() { done <- r.h.Settle(t.Context()) }()
+		synctest.Wait()
+		if calls := w.calls(); len(calls) != 0 || len(done) != 0 {
+			t.Errorf("calls %q while a task keeps the probe", calls)
+		}
+		f.ctl.Probed(3) // the third of this run
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 		r.stop()
 	})
 	bubble(t, "without one", func(t *testing.T) {
@@ -78,4 +89,20 @@ func TestHandleShared(t *testing.T) {
 		}
 		r.stop()
 	})
+}
+
+// TestAnsweredAtTheEnd: a last checkpoint's answer and the end of the run come
+// together, and the answer is never lost.
+func TestAnsweredAtTheEnd(t *testing.T) {
+	for range 100 {
+		h := NewHandle()
+		go func() {
+			r := <-h.asked
+			r.reply <- reply{checkpoint: Checkpoint{Epoch: 7}}
+			h.End(nil)
+		}()
+		if c, err := h.Checkpoint(t.Context()); err != nil || c.Epoch != 7 {
+			t.Fatalf("epoch %d, error %v; want 7", c.Epoch, err)
+		}
+	}
 }

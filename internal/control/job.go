@@ -17,6 +17,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirstream/weir/internal/control/epoch"
@@ -49,6 +50,7 @@ type job struct {
 	flow      Flow
 	splits    []data.SplitState // where they stood when they were opened
 
+	looping atomic.Bool // Run's goroutine follows epochs
 	inbox   *inbox
 	work    chan func() any // for the committer's goroutine
 	workers sync.WaitGroup  // the committer and segment writers
@@ -89,9 +91,11 @@ func Run(ctx context.Context, c Config, h *Handle) error {
 }
 
 func newJob(ctx context.Context, c Config, h *Handle) *job {
-	j := &job{Config: c.withDefaults(), env: sys.From(ctx), h: h, inbox: newInbox(), settles: map[int64]*settle{}}
+	env := *sys.From(ctx)
+	j := &job{Config: c.withDefaults(), env: &env, h: h, inbox: newInbox(), settles: map[int64]*settle{}}
 	j.began = j.env.Clock.Now()
-	j.ctx, j.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	env.Waiting = j.waiting
+	j.ctx, j.cancel = context.WithCancelCause(sys.With(context.WithoutCancel(ctx), &env))
 	j.where = "memory"
 	if c.StateDir != "" {
 		j.where = c.StateDir
@@ -335,6 +339,18 @@ func wrap(what string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+// waiting says what a call to a database has been waiting for. While the job
+// starts it is Run's goroutine that waits; later it is another.
+func (j *job) waiting(what string) {
+	j.Log.Warn("waiting", "job", j.Graph.Job, "for", what)
+	e := Event{Waiting: &Waiting{For: what}}
+	if j.looping.Load() {
+		j.inbox.post(e)
+		return
+	}
+	j.observe(e)
 }
 
 func (j *job) observe(e Event) {

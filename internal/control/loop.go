@@ -34,6 +34,7 @@ type settle struct {
 func (j *job) loop(stop context.Context) error {
 	j.machine = epoch.New(epoch.Config{Tasks: j.flow.Tasks(), Sources: j.flow.Sources(), Last: j.last.m.Epoch,
 		Chains: chains(j.last.m, j.change.rewrites)})
+	j.looping.Store(true)
 	j.startCommitter()
 	j.flow.Start(j.inbox)
 	stopped, tick := stop.Done(), j.tick()

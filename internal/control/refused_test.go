@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -156,6 +157,36 @@ func TestMigration(t *testing.T) {
 		// One manifest has one schema a step: nothing is appended to the old base.
 		if !slices.Equal(f.full, []int64{3}) {
 			t.Errorf("bases at barriers %v, want at 3, the first one, alone", f.full)
+		}
+		r.stop()
+	})
+	bubble(t, "also when the first try wasn't decided", func(t *testing.T) {
+		w := newWorld()
+		dbs := []*database{w.database("db", transactional, "counts")}
+		r := w.run(t, dbs, with(was))
+		r.started().read(1)
+		r.stop()
+		w.fail = func(call string) error {
+			if call == "commit db 2" {
+				return errors.New("crash")
+			}
+			return nil
+		}
+		r = w.run(t, dbs, with(is))
+		r.started().read(2)
+		if _, err := r.h.Checkpoint(t.Context()); err == nil {
+			t.Fatal("no crash")
+		}
+		r.cancel()
+		<-r.done
+		w.fail = nil
+		// The newest entry has today's schema, but the decided one is older.
+		r = w.run(t, dbs, with(is))
+		f := r.started()
+		f.read(3)
+		r.checkpoint()
+		if !slices.Equal(f.full, []int64{2}) {
+			t.Errorf("bases at barriers %v, want at 2", f.full)
 		}
 		r.stop()
 	})

@@ -14,7 +14,7 @@ import (
 func counting() chain {
 	return keyed(func(at At, next Out[string]) (Op[string, rec], Marker) {
 		f := NewFold(at, FoldConfig[string, rec, int64, string]{ID: "step", Key: must(table.KeyOf[string]()), Value: must(table.ValueOf[int64]()),
-			Count: func(n *int64) { *n++ }, Make: func(k string, n int64) string { return fmt.Sprint(k, "=", n) }}, next)
+			Count: true, Make: func(k string, n int64) string { return fmt.Sprint(k, "=", n) }}, next)
 		return f, f
 	})
 }
@@ -23,7 +23,7 @@ func windowing(size, lateness int64, emit Emission) chain {
 	return keyed(func(at At, next Out[string]) (Op[string, rec], Marker) {
 		w := NewWindow(at, WindowConfig[string, rec, int64, string]{ID: "step", Key: must(table.KeyOf[string]()), Value: must(table.ValueOf[int64]()),
 			Size: size, Start: func(at int64) int64 { return at - ((at%size)+size)%size }, Lateness: lateness, Emit: emit,
-			Count: func(n *int64) { *n++ }, Make: func(k string, start, n int64) string { return fmt.Sprint(k, "@", start, "=", n) }}, next)
+			Count: true, Make: func(k string, start, n int64) string { return fmt.Sprint(k, "@", start, "=", n) }}, next)
 		return w, w
 	})
 }

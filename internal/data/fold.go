@@ -4,8 +4,8 @@ import (
 	"github.com/weirstream/weir/internal/table"
 )
 
-// FoldConfig is what a Fold, Reduce or Count needs. Exactly one of Add, Reduce
-// and Count is set; Reduce makes the first record the accumulator.
+// FoldConfig is what a Fold, Reduce or Count needs. Either Add or Count is set;
+// First makes the first record the accumulator.
 type FoldConfig[K comparable, T, A, R any] struct {
 	ID      string
 	Key     table.Key

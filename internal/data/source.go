@@ -299,7 +299,7 @@ func (s *source[T]) read(sp *split[T], limit int) (int, error) {
 		return 0, pushErr
 	}
 	if err != nil {
-		return 0, fmt.Errorf("source %s, split %s: %w", s.c.ID, sp.state.Split, inputError{err})
+		return 0, &RecordError{Step: s.t.run.stepName(int32(s.c.Step)), Task: s.t.name, Where: "split " + sp.state.Split, Err: err}
 	}
 	sp.state.Records += int64(len(recs))
 	sp.since += int64(len(recs))
@@ -430,12 +430,6 @@ const (
 	earliest = -2208988800 // 1900-01-01
 	farthest = 9214646400  // 2262-01-01
 )
-
-// inputError marks an error of a reader as the input's.
-type inputError struct{ err error }
-
-func (e inputError) Error() string   { return e.err.Error() }
-func (e inputError) Unwrap() []error { return []error{ErrInput, e.err} }
 
 func badTime(tm, now time.Time, ahead time.Duration) error {
 	switch {

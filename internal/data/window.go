@@ -18,7 +18,7 @@ const (
 )
 
 // WindowConfig is what an aggregate in tumbling windows needs. Times are
-// nanoseconds. Add is nil where Count is set.
+// nanoseconds. Add is nil where Count is true.
 type WindowConfig[K comparable, T, A, R any] struct {
 	ID       string
 	Key      table.Key
@@ -30,7 +30,7 @@ type WindowConfig[K comparable, T, A, R any] struct {
 	Zero     func() A
 	Add      func(A, T) A
 	First    func(T) A // of Reduce
-	Count    func(*A)
+	Count    bool      // A is int64: count records
 	Make     func(key K, start int64, acc A) R
 	Late     Out[T] // nil: counted and dropped
 }
@@ -213,10 +213,11 @@ func (w *Window[K, T, A, R]) add(start int64, b *Batch[K, T], idx []int32) {
 	tab := w.pane(start)
 	ids := w.ids[:len(hash)]
 	tab.Locate(hash, keys, ids)
-	if w.c.Count != nil && w.c.Emit != EachRecord {
+	if w.c.Count && w.c.Emit != EachRecord {
 		for _, id := range ids {
-			w.c.Count(tab.Value(id &^ table.Fresh))
-			tab.Touch(id &^ table.Fresh)
+			id &^= table.Fresh
+			*any(tab.Value(id)).(*int64)++
+			tab.Touch(id)
 		}
 		return
 	}
@@ -237,8 +238,8 @@ func (w *Window[K, T, A, R]) fold(start int64, tab *table.Table[K, A], b *Batch[
 		t.Step, t.Origin = w.Step, b.Origin[i]
 		acc := tab.Value(id &^ table.Fresh)
 		switch fresh := id&table.Fresh != 0; {
-		case w.c.Count != nil:
-			w.c.Count(acc)
+		case w.c.Count:
+			*any(acc).(*int64)++
 		case fresh && w.c.First != nil:
 			*acc = w.c.First(b.Recs[i])
 		default:

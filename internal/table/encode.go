@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// A section is one table's frozen entries. Little-endian; docs/formats-table.md
+// A section is one table's frozen entries. Little-endian; docs/formats.md
 // has the same table.
 //
 //	offset  bytes  what

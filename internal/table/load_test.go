@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A section written down by hand, byte by byte, from docs/formats-table.md.
+// A section written down by hand, byte by byte, from docs/formats.md.
 // With two key groups, "d" is in group 0 and "a" in group 1, by the reference
 // implementation of xxHash.
 func TestSectionGolden(t *testing.T) {

@@ -63,27 +63,42 @@ func (t *Table[K, V]) encodeAll(keys []K) []string {
 	return s.keys[:len(keys)]
 }
 
-// starts reads the cells where the probes start. The loads don't depend on each
-// other, so that their cache misses overlap.
-func (t *Table[K, V]) starts(hash []uint64) []uint64 {
+// candidates gives the cell of each key: the first on its probe that has its
+// hash's high half, or an empty one. The first of each probe is read before
+// anything is decided: these loads don't depend on each other, so that their
+// cache misses overlap.
+func (t *Table[K, V]) candidates(hash []uint64) []uint64 {
 	t.reserve(len(hash))
-	first, index, shift := t.first[:len(hash)], t.index, t.shift&63
+	cells, index, shift := t.first[:len(hash)], t.index, t.shift&63
 	for i, h := range hash {
-		first[i] = index[h>>shift]
+		cells[i] = index[h>>shift]
 	}
-	return first
+	mask := uint64(len(index) - 1)
+	for i, h := range hash {
+		c := cells[i]
+		if c>>32 == h>>32 || c == 0 {
+			continue
+		}
+		at := h >> shift
+		for c != 0 && c>>32 != h>>32 {
+			at = (at + 1) & mask
+			c = index[at]
+		}
+		cells[i] = c
+	}
+	return cells
 }
 
 // locateStrings goes over the batch in steps, each of which reads one kind of
 // memory for all keys: the index, the entries, the arena.
 func (t *Table[K, V]) locateStrings(hash []uint64, keys []string, ids []uint32) {
-	first := t.starts(hash)
-	keys, ids, refs := keys[:len(first)], ids[:len(first)], t.refs[:len(first)]
-	for i, c := range first {
+	cells := t.candidates(hash)
+	keys, ids, refs := keys[:len(cells)], ids[:len(cells)], t.refs[:len(cells)]
+	for i, c := range cells {
 		refs[i] = noRef
-		if h := hash[i]; c>>32 == h>>32 && c != 0 {
+		if c != 0 {
 			id := uint32(c) - 1
-			if e := (*[2]uint64)(t.entry(id)); e[0] == h {
+			if e := (*[2]uint64)(t.entry(id)); e[0] == hash[i] {
 				ids[i], refs[i] = id, e[1]
 			}
 		}
@@ -92,6 +107,23 @@ func (t *Table[K, V]) locateStrings(hash []uint64, keys []string, ids []uint32) 
 		if ref == noRef || !sameKey(t.arena.at(ref), keys[i]) {
 			ids[i] = t.findOrMakeString(hash[i], keys[i])
 		}
+	}
+}
+
+func (t *Table[K, V]) locateFixed(hash []uint64, keys []K, ids []uint32) {
+	cells := t.candidates(hash)
+	keys, ids = keys[:len(cells)], ids[:len(cells)]
+	for i, c := range cells {
+		h := hash[i]
+		if c != 0 {
+			id := uint32(c) - 1
+			e := t.entry(id)
+			if *(*uint64)(e) == h && *(*K)(unsafe.Add(e, 8)) == keys[i] {
+				ids[i] = id
+				continue
+			}
+		}
+		ids[i] = t.findOrMakeFixed(h, &keys[i])
 	}
 }
 
@@ -111,23 +143,6 @@ func sameKey(a, b string) bool {
 	p, q := unsafe.Pointer(unsafe.StringData(a)), unsafe.Pointer(unsafe.StringData(b))
 	last := n - 8
 	return *(*uint64)(p) == *(*uint64)(q) && *(*uint64)(unsafe.Add(p, last)) == *(*uint64)(unsafe.Add(q, last))
-}
-
-func (t *Table[K, V]) locateFixed(hash []uint64, keys []K, ids []uint32) {
-	first := t.starts(hash)
-	keys, ids = keys[:len(first)], ids[:len(first)]
-	for i, c := range first {
-		h := hash[i]
-		if c>>32 == h>>32 && c != 0 {
-			id := uint32(c) - 1
-			e := t.entry(id)
-			if *(*uint64)(e) == h && *(*K)(unsafe.Add(e, 8)) == keys[i] {
-				ids[i] = id
-				continue
-			}
-		}
-		ids[i] = t.findOrMakeFixed(h, &keys[i])
-	}
 }
 
 // probeString gives the place of key's cell, or of the empty one where it would

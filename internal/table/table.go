@@ -58,7 +58,7 @@ type Table[K comparable, V any] struct {
 
 	refs    [MaxBatch]uint64
 	sum     byte
-	first   [MaxBatch]uint64 // Locate: the cells where the keys' probes start
+	first   [MaxBatch]uint64 // Locate: the keys' cells
 	scratch *scratch         // composite keys only
 }
 

@@ -1,0 +1,6 @@
+//go:build !race
+
+package weir_test
+
+// underRace makes the crash tests take fewer samples.
+const underRace = false
