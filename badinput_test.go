@@ -72,7 +72,7 @@ func wantBad(t *testing.T, err error, parts ...string) {
 func TestBadLineStopsTheJob(t *testing.T) {
 	at := func(ts string) string { return `{"k":"x","n":1,"t":"` + ts + `"}` + "\n" }
 	for _, tt := range []struct{ name, text, reason string }{
-		{"not JSON", "{oops\n", "jsontext"},
+		{"not JSON", "{oops\n", "not valid JSON"},
 		{"a string where a number belongs", `{"k":"x","n":"one"}` + "\n", "/n"},
 		{"too long", `{"k":"` + strings.Repeat("x", 1<<20) + `"}` + "\n", "longer than 1048576 bytes"},
 		{"invalid UTF-8", "{\"k\":\"\xff\"}\n", "UTF-8"},

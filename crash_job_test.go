@@ -53,10 +53,10 @@ func hitJobs(t *testing.T) []*hitJob {
 	t.Helper()
 	const seed = 20260301
 	jobs := []*hitJob{
-		{name: "transactional/1 task", splits: hits(seed, 1, 120), tasks: 1, later: 2},
-		{name: "transactional/2 tasks", splits: hits(seed+1, 2, 80), tasks: 2, later: 3},
-		{name: "eager/1 task", eager: true, splits: hits(seed+2, 1, 120), tasks: 1, later: 3},
-		{name: "eager/2 tasks", eager: true, splits: hits(seed+3, 2, 80), tasks: 2, later: 1},
+		{name: "transactional/1 task", splits: hits(seed, 1, 80), tasks: 1, later: 2},
+		{name: "transactional/2 tasks", splits: hits(seed+1, 2, 60), tasks: 2, later: 3},
+		{name: "eager/1 task", eager: true, splits: hits(seed+2, 1, 80), tasks: 1, later: 3},
+		{name: "eager/2 tasks", eager: true, splits: hits(seed+3, 2, 60), tasks: 2, later: 1},
 	}
 	for i, j := range jobs {
 		j.seed, j.dir, j.counts = seed+uint64(i), t.TempDir(), &tally{}
@@ -210,19 +210,19 @@ func (j *hitJob) crash(ctx context.Context, disk *sim.Disk, db string, tasks, k 
 }
 
 // survive takes an image of what a crash left, and lets the job finish on it.
-func (j *hitJob) survive(ctx context.Context, s scar, keep sim.Keep, again bool) error {
-	db, err := copyDatabase(s.db, j.dir)
+func (j *hitJob) survive(ctx context.Context, s scar, database saved, keep sim.Keep, again bool) error {
+	err := database.restore(s.db)
 	if err == nil {
 		j.counts.images.Add(1)
 		disk := s.m.Image(keep)
-		if _, err = j.finish(ctx, disk, db); err == nil && again {
-			err = j.again(ctx, disk, db)
+		if _, err = j.finish(ctx, disk, s.db); err == nil && again {
+			err = j.again(ctx, disk, s.db)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("%v, image %v: %w", s, keep, err)
 	}
-	return os.RemoveAll(filepath.Dir(db))
+	return nil
 }
 
 // place returns where a new database can be.

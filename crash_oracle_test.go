@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -34,7 +33,7 @@ const (
 	hitLateness = 60_000
 )
 
-// hits makes splits of n records each, ten seconds apart and a little out of
+// hits makes splits of n records each, 15 seconds apart and a little out of
 // order: repeats, repeats that come long after their id was forgotten, records
 // that are late for their minute only, and ones that nobody admits. Every tenth
 // record is the same in all splits, so that one of them is the repeat,
@@ -45,18 +44,18 @@ func hits(seed uint64, splits, n int) [][]hit {
 	all := make([][]hit, splits)
 	for s := range all {
 		for i := range n {
-			base := noon + int64(i)*10_000 + 137
+			base := noon + int64(i)*15_000 + 137
 			h := hit{fmt.Sprintf("%d-%d", s, i), fmt.Sprintf("ad-%d", rng.IntN(6)), base + rng.Int64N(8_000) - 4_000}
 			switch kind := rng.IntN(100); {
 			case i%10 == 5:
 				h = hit{fmt.Sprintf("all-%d", i), fmt.Sprintf("ad-%d", i%6), base}
 			case kind < 15 && i > 6:
 				h = all[s][i-1-rng.IntN(5)]
-			case kind < 22 && i > 75:
-				h.ID = all[s][i-75].ID
-			case kind < 30:
+			case kind < 25 && i > 45:
+				h.ID = all[s][i-45].ID
+			case kind < 35:
 				h.At -= 150_000
-			case kind < 34:
+			case kind < 39:
 				h.At -= 400_000
 			}
 			if h.At%1000 == 0 {
@@ -200,25 +199,37 @@ func between(rows, from, to map[string]int64) error {
 	return nil
 }
 
-// copyDatabase copies a database that nobody has open, with what SQLite keeps
-// beside it, into a folder of its own below dir.
-func copyDatabase(from, dir string) (string, error) {
-	dir, err := os.MkdirTemp(dir, "db")
-	if err != nil {
-		return "", err
-	}
-	to := filepath.Join(dir, "out.db")
+// saved is a database that nobody had open, with what SQLite keeps beside it.
+type saved map[string][]byte
+
+func saveDatabase(path string) (saved, error) {
+	s := saved{}
 	for _, suffix := range []string{"", "-wal", "-shm"} {
-		b, err := os.ReadFile(from + suffix)
+		b, err := os.ReadFile(path + suffix)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil {
-			err = os.WriteFile(to+suffix, b, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		s[suffix] = b
+	}
+	return s, nil
+}
+
+// restore puts a database back in its old place, which is part of its name.
+func (s saved) restore(path string) error {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		err := os.Remove(path + suffix)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		if b, ok := s[suffix]; ok && err == nil {
+			err = os.WriteFile(path+suffix, b, 0o600)
 		}
 		if err != nil {
-			return "", err
+			return err
 		}
 	}
-	return to, nil
+	return nil
 }

@@ -42,7 +42,7 @@ func TestCrashAnywhere(t *testing.T) {
 }
 
 // crashAndSurvive crashes at effect k and lets the job finish on images of
-// that. Every ninth k gets all images, the others one or two of them in turn.
+// that. Every twelfth k gets all images, the others one of them in turn.
 func (j *hitJob) crashAndSurvive(ctx context.Context, k int, mode sim.Mode) error {
 	db, err := j.place()
 	if err != nil {
@@ -52,18 +52,19 @@ func (j *hitJob) crashAndSurvive(ctx context.Context, k int, mode sim.Mode) erro
 	if err != nil || !ok {
 		return err
 	}
+	database, err := saveDatabase(db)
+	if err != nil {
+		return err
+	}
 	seed := j.seed + uint64(k)
 	images := sim.Images(seed, seed+1_000_000)
-	if k%9 != 0 {
-		n := len(images)
-		if mode == sim.Half {
-			images = []sim.Keep{images[(k*2)%n], sim.Random(seed)}
-		} else {
-			images = images[(k*2+int(mode))%n : (k*2+int(mode))%n+1]
-		}
+	all := k%12 == 0
+	if !all {
+		at := (k*2 + int(mode)) % len(images)
+		images = images[at : at+1]
 	}
 	for i, keep := range images {
-		if err := j.survive(ctx, s, keep, k%9 == 0 && i < 2); err != nil {
+		if err := j.survive(ctx, s, database, keep, all && i < 2); err != nil {
 			return err
 		}
 	}
@@ -114,11 +115,11 @@ func (j *hitJob) crashRecovery(ctx context.Context, r recovery) error {
 	}
 	images := sim.Images(r.seed)
 	keep := images[r.seed%uint64(len(images))]
-	undisturbed, err := copyDatabase(db, j.dir)
+	database, err := saveDatabase(db)
 	if err != nil {
 		return err
 	}
-	l, err := j.finish(ctx, s.m.Image(keep), undisturbed)
+	l, err := j.finish(ctx, s.m.Image(keep), db)
 	if err != nil {
 		return fmt.Errorf("%v, image %v: %w", s, keep, err)
 	}
@@ -126,21 +127,21 @@ func (j *hitJob) crashRecovery(ctx context.Context, r recovery) error {
 		if (underRace || testing.Short()) && n%3 != 0 {
 			continue
 		}
-		copied, err := copyDatabase(db, j.dir)
-		if err != nil {
+		if err := database.restore(db); err != nil {
 			return err
 		}
-		second, ok, err := j.crash(ctx, s.m.Image(keep), copied, j.later, n, sim.Mode((uint64(n)+r.seed)%3))
+		second, ok, err := j.crash(ctx, s.m.Image(keep), db, j.later, n, sim.Mode((uint64(n)+r.seed)%3))
+		var left saved
+		if err == nil {
+			left, err = saveDatabase(db)
+		}
 		if err == nil && ok {
 			j.counts.recoveries.Add(1)
-			err = j.survive(ctx, second, images[(uint64(n)*5+r.seed)%uint64(len(images))], false)
+			err = j.survive(ctx, second, left, images[(uint64(n)*5+r.seed)%uint64(len(images))], false)
 		}
 		if err != nil {
 			return fmt.Errorf("%v, image %v, then in the recovery: %w", s, keep, err)
 		}
-		if err := os.RemoveAll(filepath.Dir(copied)); err != nil {
-			return err
-		}
 	}
-	return nil
+	return os.RemoveAll(filepath.Dir(db))
 }

@@ -91,8 +91,11 @@ func atLeastOnce(target, readers, needs string) SinkSpec {
 type functionSink[T any] struct {
 	spec  SinkSpec
 	write func([]T) error
-	err   error // of the declaration; told by Connect
+	err   error // of the declaration
 }
+
+// Check is asked when the sink is declared.
+func (s *functionSink[T]) Check() error { return s.err }
 
 func (s *functionSink[T]) Spec() SinkSpec { return s.spec }
 

@@ -50,6 +50,25 @@ func crashAt[T any](n int) func(T) (T, error) {
 	}
 }
 
+// crashCommitted fails at the n-th record that it sees, from 1, once the option
+// has seen the given epoch committed.
+func crashCommitted[T any](n int, epoch int64) (func(T) (T, error), weir.RunOption) {
+	committed := make(chan struct{})
+	crash := crashAt[T](n)
+	f := func(rec T) (T, error) {
+		rec, err := crash(rec)
+		if err != nil {
+			<-committed
+		}
+		return rec, err
+	}
+	return f, weir.OnCheckpoint(func(c weir.Checkpoint) {
+		if c.Epoch == epoch {
+			close(committed)
+		}
+	})
+}
+
 // mustRun runs a job to its end.
 func mustRun(t *testing.T, job *weir.Job, opts ...weir.RunOption) {
 	t.Helper()

@@ -128,7 +128,7 @@ type committer struct{ p Participant }
 
 func (c committer) Fence(ctx context.Context, f control.Fence) (map[string]control.Ledger, error) {
 	ledgers, err := c.p.Fence(ctx, Fence{Job: JobID{Name: f.Job, UUID: f.UUID},
-		By: Incarnation{Number: f.Incarnation, Nonce: f.Nonce}, Create: f.Create})
+		By: Incarnation{Number: f.Incarnation, Nonce: f.Nonce}, Create: f.Create, StartOver: f.StartOver})
 	out := make(map[string]control.Ledger, len(ledgers))
 	for sink, l := range ledgers {
 		out[sink] = control.Ledger{Found: l.Found, ID: log.ID(l.ID)}

@@ -57,8 +57,11 @@ const endless = 1 << 48
 // memorySource is a source of records that are known, or made, by their index.
 type memorySource[T any] struct {
 	splits []memorySplit[T]
-	err    error // of the declaration; told when the source is first used
+	err    error // of the declaration
 }
+
+// Check is asked when the source is declared.
+func (s *memorySource[T]) Check() error { return s.err }
 
 type memorySplit[T any] struct {
 	n    int64

@@ -85,6 +85,7 @@ type runConfig struct {
 	batch       int
 	retain      int
 	takeover    bool
+	startOver   bool
 	log         *slog.Logger
 	onStart     []func(Started)
 	onCheck     []func(Checkpoint)
@@ -144,6 +145,12 @@ func Retain(n int) RunOption { return runOption(func(c *runConfig) { c.retain = 
 // Takeover starts although another process holds the state directory, and
 // fences that process: from then on it can't change anything.
 func Takeover() RunOption { return runOption(func(c *runConfig) { c.takeover = true }) }
+
+// StartOver gives up what the job has done so far and begins from nothing: its
+// checkpoints in the state directory are forgotten, its ledgers in the sinks are
+// fenced, and the input is read from its start. Rows that were written stay in
+// their tables until they are written again. Use it once, not for every start.
+func StartOver() RunOption { return runOption(func(c *runConfig) { c.startOver = true }) }
 
 // Logger sets where structured logs go. The default is nowhere.
 func Logger(l *slog.Logger) RunOption {

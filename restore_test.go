@@ -142,32 +142,21 @@ func TestWatermarkIsRestored(t *testing.T) {
 			var got vault[string]
 			var late gathered[event]
 			dir := weir.StateDir(t.TempDir())
-			committed := make(chan struct{})
-			declare := func(crash bool) *weir.Job {
+			crash, committed := crashCommitted[event](5, 1)
+			declare := func(try func(event) (event, error)) *weir.Job {
 				job := weir.NewJob("restored")
-				w := job.From("in", weir.Slice(in...), weir.EventTime(eventTime, 0)).
-					TryMap(func(e event) (event, error) {
-						if crash && e == in[4] {
-							<-committed
-							return e, errCrash
-						}
-						return e, nil
-					}).
+				w := job.From("in", weir.Slice(in...), weir.EventTime(eventTime, 0)).TryMap(try).
 					KeyBy(keyOf).Window(window.Tumbling(time.Minute))
 				w.Count("count").Map(windowLine[int64]).To("out", &got)
 				w.Late().To("late", late.sink())
 				return job
 			}
-			mustCrash(t, declare(true), dir, weir.EveryRecords(4), weir.Parallelism(2), weir.OnCheckpoint(func(c weir.Checkpoint) {
-				if c.Epoch == 1 {
-					close(committed)
-				}
-			}))
+			mustCrash(t, declare(crash), dir, weir.EveryRecords(4), weir.Parallelism(2), committed)
 			if n := len(got.all()); n != 2 {
 				t.Fatalf("%d windows before the crash, want 2", n)
 			}
 			late.take()
-			run := declare(false).Start(t.Context(), dir, weir.EveryRecords(4), weir.Parallelism(to))
+			run := declare(crashAt[event](0)).Start(t.Context(), dir, weir.EveryRecords(4), weir.Parallelism(to))
 			if err := run.Wait(); err != nil {
 				t.Fatal(err)
 			}

@@ -42,12 +42,13 @@ func (j *Job) execute(ctx context.Context, conf runConfig, r *Running) error {
 		return err
 	}
 	err := control.Run(ctx, control.Config{
-		Graph:    j.graph,
-		StateDir: conf.stateDir,
-		Interval: conf.interval,
-		Retain:   conf.retain,
-		Takeover: conf.takeover,
-		Sinks:    j.participants(),
+		Graph:     j.graph,
+		StateDir:  conf.stateDir,
+		Interval:  conf.interval,
+		Retain:    conf.retain,
+		Takeover:  conf.takeover,
+		StartOver: conf.startOver,
+		Sinks:     j.participants(),
 		Build: func(ctx context.Context, connected []control.Participant) (control.Flow, error) {
 			run, err := j.lower(ctx, conf, connected)
 			if err != nil {

@@ -149,6 +149,9 @@ type Fence struct {
 	// Create allows ledgers to be made: no checkpoint exists yet. Otherwise a
 	// missing ledger is reported and left missing.
 	Create bool
+	// StartOver comes with Create: results of other runs of the job are known
+	// and given up. Their ledgers are fenced, and stay.
+	StartOver bool
 }
 
 // Ledger is what a sink's ledger holds: the last checkpoint committed there.

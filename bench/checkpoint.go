@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -124,10 +124,7 @@ func (c *counting) checkpoint(all bool) (data.Ack, error) {
 // write makes what the task saved durable.
 func (c *counting) write(a data.Ack) (log.Segment, error) {
 	s, _, err := log.WriteSegment(c.blobs, log.SegmentName(1, a.Epoch, a.Task, "bench"), a.Parts)
-	if err != nil {
-		return s, err
-	}
-	return s, nil
+	return s, err
 }
 
 // fedReader reads what it is fed.
@@ -165,33 +162,25 @@ func (nothing) Clocks(string) []data.Clock                   { return nil }
 
 // withKeys runs f with a task that counts, warm: 1 M keys have been counted and
 // saved three times, so that nothing is touched for the first time.
-func withKeys(ctx context.Context, f func(c *counting, keys []string) error) (err error) {
-	dir, err := os.MkdirTemp("", "weir-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	c, err := newCounting(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := c.close(); err == nil {
-			err = e
-		}
-	}()
-	keys := make([]string, million)
-	for i := range keys {
-		keys[i] = fmt.Sprintf("ad-%09d", i)
-	}
-	rng := rand.New(rand.NewPCG(3, 4))
-	rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-	for range 3 {
-		if _, err := c.epochOf(keys, false); err != nil {
+func withKeys(ctx context.Context, f func(c *counting, keys []string) error) error {
+	return inTemp(func(dir string) error {
+		c, err := newCounting(ctx, dir)
+		if err != nil {
 			return err
 		}
-	}
-	return f(c, keys)
+		keys := make([]string, million)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("ad-%09d", i)
+		}
+		rng := rand.New(rand.NewPCG(3, 4))
+		rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		for range 3 {
+			if _, err := c.epochOf(keys, false); err != nil {
+				return errors.Join(err, c.close())
+			}
+		}
+		return errors.Join(f(c, keys), c.close())
+	})
 }
 
 // saved is one checkpoint.
@@ -267,7 +256,7 @@ func durable(ctx context.Context, pairs int) (result, error) {
 		note: fmt.Sprintf("wall %.0f ms, %d bytes; load %s", of(all, func(s saved) float64 { return ms(s.lap.wall) }), all[0].seg.Size, load())}, nil
 }
 
-func increment(ctx context.Context, pairs int) (result, error) {
+func increment(ctx context.Context, _ int) (result, error) {
 	var value float64
 	var note string
 	err := withKeys(ctx, func(c *counting, keys []string) error {

@@ -13,6 +13,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -64,11 +65,11 @@ func main() {
 	if err := bench(ctx, os.Stdout, *asJSON, *pairs, *only, *profile); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
+		os.Exit(1)
 	}
 }
 
-func bench(ctx context.Context, w io.Writer, asJSON bool, pairs int, only, profile string) error {
+func bench(ctx context.Context, w io.Writer, asJSON bool, pairs int, only, profile string) (err error) {
 	if pairs < 1 {
 		return fmt.Errorf("-pairs %d: at least 1", pairs)
 	}
@@ -81,7 +82,7 @@ func bench(ctx context.Context, w io.Writer, asJSON bool, pairs int, only, profi
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer func() { err = errors.Join(err, f.Close()) }()
 		if err := pprof.StartCPUProfile(f); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -57,21 +58,23 @@ func upserts(commit, n int, bound float64) row {
 		}}
 }
 
+// inTemp calls f with a folder of its own.
 func inTemp(f func(dir string) error) error {
 	dir, err := os.MkdirTemp("", "weir-bench-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	return f(dir)
+	return errors.Join(f(dir), os.RemoveAll(dir))
 }
 
-func rawUpserts(ctx context.Context, dir string, recs []total, commit int) error {
+// rawUpserts is the loop by hand: database/sql, one prepared statement a
+// transaction.
+func rawUpserts(ctx context.Context, dir string, recs []total, commit int) (err error) {
 	db, err := sql.Open("sqlite", filepath.Join(dir, "raw.db")+"?_pragma=journal_mode(wal)&_pragma=synchronous(full)&_txlock=immediate")
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
 	if _, err := db.ExecContext(ctx, `CREATE TABLE t (ad TEXT, minute INTEGER, clicks INTEGER, PRIMARY KEY (ad, minute)) WITHOUT ROWID`); err != nil {
 		return err
@@ -81,7 +84,7 @@ func rawUpserts(ctx context.Context, dir string, recs []total, commit int) error
 			return err
 		}
 	}
-	return db.Close()
+	return nil
 }
 
 // rawCommit writes one transaction. It can't be cancelled: a context that can
@@ -97,7 +100,7 @@ func rawCommit(db *sql.DB, recs []total) error {
 	if err != nil {
 		return err
 	}
-	defer st.Close()
+	defer st.Close() //nolint:errcheck // Commit says what matters
 	for i := range recs {
 		if _, err := st.ExecContext(ctx, recs[i].Ad, recs[i].Minute, recs[i].Clicks); err != nil {
 			return err

@@ -21,6 +21,7 @@ type engine struct {
 	batch       int
 	retain      int
 	takeover    bool
+	startOver   bool
 	progress    time.Duration
 	logLevel    string
 	logFormat   string
@@ -34,6 +35,7 @@ func (e *engine) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&e.batch, "batch-size", 0, "records that go from task to task at once, at most 1024; 0: the default [WEIR_BATCH_SIZE]")
 	fs.IntVar(&e.retain, "retain", 10, "checkpoints kept [WEIR_RETAIN]")
 	fs.BoolVar(&e.takeover, "takeover", false, "start although another process holds the state folder, and fence it [WEIR_TAKEOVER]")
+	fs.BoolVar(&e.startOver, "start-over", false, "give up the checkpoints and begin from nothing; rows already written stay [WEIR_START_OVER]")
 	fs.DurationVar(&e.progress, "progress", time.Second, "time between progress lines; 0: none [WEIR_PROGRESS]")
 	fs.StringVar(&e.logLevel, "log-level", "warn", "debug, info, warn or error [WEIR_LOG_LEVEL]")
 	fs.StringVar(&e.logFormat, "log-format", "text", "text or json [WEIR_LOG_FORMAT]")
@@ -59,6 +61,9 @@ func (e *engine) options(fs *pflag.FlagSet) ([]weir.RunOption, error) {
 	}
 	if e.takeover {
 		opts = append(opts, weir.Takeover())
+	}
+	if e.startOver {
+		opts = append(opts, weir.StartOver())
 	}
 	return opts, nil
 }

@@ -107,21 +107,21 @@ func (r *reader[T]) see(t time.Time) {
 	}
 }
 
-// Read stops before a step of event time that records stand before: the
-// watermark is as of the last Read.
+// Read stops behind a step of event time: what it returns is judged by the
+// watermark that stood before, and what follows the step by the new one.
 func (r *reader[T]) Read(dst []T, limit int) ([]T, bool, error) {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
-	n := len(dst)
+	n, stepped := len(dst), false
 	for r.pos < len(r.in.mu.items) && len(dst)-n < limit {
 		i := r.in.mu.items[r.pos]
-		if i.time.IsZero() {
-			dst = append(dst, i.rec)
-		} else if len(dst) > n {
-			r.again()
+		if !i.time.IsZero() {
+			r.see(i.time)
+			stepped = true
+		} else if stepped {
 			break
 		} else {
-			r.see(i.time)
+			dst = append(dst, i.rec)
 		}
 		r.pos++
 	}

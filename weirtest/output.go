@@ -1,7 +1,6 @@
 package weirtest
 
 import (
-	"context"
 	"sync"
 
 	"github.com/weirstream/weir"
@@ -28,11 +27,6 @@ func NewOutput[T any]() *Output[T] {
 		return nil
 	})
 	return o
-}
-
-// Connect implements weir.Sink.
-func (o *Output[T]) Connect(ctx context.Context, sinks []string) (weir.Participant, error) {
-	return o.Sink.Connect(ctx, sinks)
 }
 
 // Take returns what has come since the last Take, in the order of arrival:

@@ -181,11 +181,14 @@ func (c *courier) deliver() error {
 		fresh := w.t.fresh()
 		w.mu.Lock()
 		b := w.b
-		if b.rows() > 0 {
+		taken := b.rows() > 0
+		if taken {
 			w.b = fresh
 		}
 		w.mu.Unlock()
-		if b.rows() == 0 {
+		if !taken {
+			// The batch stays the task's, which may be filling it by now: asking
+			// it again would take rows that aren't ours.
 			w.t.recycle(fresh)
 			continue
 		}

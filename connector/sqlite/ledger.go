@@ -37,7 +37,9 @@ WHERE job_uuid = ?5 AND sink = ?6 AND worker = 0 AND incarnation < ?1`
 VALUES (?, ?, 0, ?, ?, ?, '', ?)`
 	readLedger    = `SELECT incarnation, nonce, checkpoint FROM weir_ledger WHERE job_uuid = ? AND sink = ? AND worker = 0`
 	foreignLedger = `SELECT job_uuid FROM weir_ledger WHERE job = ? AND sink = ? AND job_uuid <> ? LIMIT 1`
-	moveLedger    = `UPDATE weir_ledger SET checkpoint = ?1, updated_at = ?2
+	// No start of a run that was given up can be newer than this.
+	giveUpLedger = `UPDATE weir_ledger SET incarnation = 4611686018427387904, nonce = ?1, updated_at = ?2 WHERE job = ?3 AND sink = ?4 AND job_uuid <> ?5`
+	moveLedger   = `UPDATE weir_ledger SET checkpoint = ?1, updated_at = ?2
 WHERE job_uuid = ?3 AND sink = ?4 AND worker = 0 AND incarnation = ?5 AND nonce = ?6 AND checkpoint = ?7`
 )
 
@@ -87,7 +89,12 @@ func (p *participant) fenceSink(ctx context.Context, sink string, create bool) (
 	case !create:
 		return weir.Ledger{}, nil
 	}
-	if err := p.refuseForeign(ctx, sink); err != nil {
+	if p.startOver {
+		_, err = p.c.exec(ctx, "fence other runs", giveUpLedger, p.by.Nonce, now, p.job.Name, sink, p.job.UUID)
+	} else {
+		err = p.refuseForeign(ctx, sink)
+	}
+	if err != nil {
 		return weir.Ledger{}, err
 	}
 	_, err = p.c.exec(ctx, "make ledger", makeLedger, p.job.UUID, sink, p.job.Name, p.by.Number, p.by.Nonce, now)
@@ -106,9 +113,9 @@ func (p *participant) refuseForeign(ctx context.Context, sink string) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s already holds results of another run of the job %q (sink %q, run %s), and this run starts "+
-		"from nothing: start with that run's state directory, or name another database, or start over by dropping its "+
-		"tables and deleting its rows from %s (WHERE job_uuid = '%s')",
-		weir.ErrRefused, p.path, p.job.Name, sink, other, ledgerTable, other)
+		"from nothing: start with that run's state directory, or name another database, or give those results up with "+
+		"--start-over (StartOver): rows that this run doesn't write stay as they are",
+		weir.ErrRefused, p.path, p.job.Name, sink, other)
 }
 
 // move makes every ledger name c.ID if it names c.Parent. It runs in a

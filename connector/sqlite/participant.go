@@ -23,16 +23,17 @@ type participant struct {
 	sinks      []string // ids, sorted
 	courier    *courier // of eager sinks, from Fence to Close
 
-	mu      sync.Mutex // held by whoever uses the database
-	c       *conn      // nil while the database doesn't exist, and after an error
-	err     error      // the first one
-	tables  []*table
-	job     weir.JobID
-	by      weir.Incarnation
-	create  bool
-	ledgers map[string]weir.Ledger // what Fence found; nil before it
-	follows bool
-	refs    []ref // scratch
+	mu        sync.Mutex // held by whoever uses the database
+	c         *conn      // nil while the database doesn't exist, and after an error
+	err       error      // the first one
+	tables    []*table
+	job       weir.JobID
+	by        weir.Incarnation
+	create    bool
+	startOver bool
+	ledgers   map[string]weir.Ledger // what Fence found; nil before it
+	follows   bool
+	refs      []ref // scratch
 }
 
 func connect(ctx context.Context, path, name string, eager bool, sinks []string) (*participant, error) {
@@ -102,7 +103,7 @@ func (p *participant) Fence(ctx context.Context, f weir.Fence) (map[string]weir.
 	if p.err != nil {
 		return nil, p.err
 	}
-	p.job, p.by, p.create = f.Job, f.By, f.Create
+	p.job, p.by, p.create, p.startOver = f.Job, f.By, f.Create, f.StartOver
 	if p.c == nil && f.Create {
 		var err error
 		if p.c, err = dial(ctx, p.path, true); err != nil {

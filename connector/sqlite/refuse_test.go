@@ -328,3 +328,52 @@ func TestNothingAfterAnError(t *testing.T) {
 		}
 	}
 }
+
+type kept struct {
+	ID string
+	N  int64
+}
+
+// Results that were given up stay, and no start of their run can write again.
+func TestStartOver(t *testing.T) {
+	ctx := t.Context()
+	path := filepath.Join(t.TempDir(), "t.db")
+	connect := func() weir.Participant {
+		p, err := Upsert[kept](path, "t", "id").Connect(ctx, []string{"out"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Upsert[kept](path, "t", "id").Open(ctx, p, "out"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Close() })
+		return p
+	}
+	id := func(slot int64) weir.CheckpointID { return weir.CheckpointID{Slot: slot, Sum: [32]byte{1}} }
+	old, next := weir.JobID{Name: "j", UUID: "old"}, weir.JobID{Name: "j", UUID: "next"}
+	running := connect()
+	if _, err := running.Fence(ctx, weir.Fence{Job: old, By: weir.Incarnation{Number: 1, Nonce: "a"}, Create: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := running.Commit(ctx, weir.Commit{ID: id(2)}); err != nil {
+		t.Fatal(err)
+	}
+	p := connect()
+	if _, err := p.Fence(ctx, weir.Fence{Job: next, By: weir.Incarnation{Number: 1, Nonce: "b"}, Create: true}); !errors.Is(err, weir.ErrRefused) {
+		t.Fatalf("another run's results were taken over silently: %v", err)
+	}
+	p = connect()
+	ledgers, err := p.Fence(ctx, weir.Fence{Job: next, By: weir.Incarnation{Number: 1, Nonce: "b"}, Create: true, StartOver: true})
+	if err != nil || !ledgers["out"].Found || !ledgers["out"].ID.IsZero() {
+		t.Fatalf("start over: %v, %v", ledgers, err)
+	}
+	if err := running.Commit(ctx, weir.Commit{ID: id(3), Parent: id(2)}); !errors.Is(err, weir.ErrFenced) {
+		t.Fatalf("a run that was given up committed: %v", err)
+	}
+	if _, err := connect().Fence(ctx, weir.Fence{Job: old, By: weir.Incarnation{Number: 9, Nonce: "c"}}); !errors.Is(err, weir.ErrFenced) {
+		t.Fatalf("a run that was given up started again: %v", err)
+	}
+	if err := p.Commit(ctx, weir.Commit{ID: id(2)}); err != nil {
+		t.Fatal(err)
+	}
+}

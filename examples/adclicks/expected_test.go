@@ -33,7 +33,7 @@ func TestExpectedTables(t *testing.T) {
 					t.Run(strings.Join([]string{c.minutes, sink, parallelism, batch}, "/"), func(t *testing.T) {
 						at := newPlace(t)
 						at.input = clicks10k
-						args := append(at.args(sink, c.flags...), "--parallelism", parallelism, "--batch-size", batch, "--checkpoint-interval", "20ms")
+						args := append(at.args(sink, c.flags...), "--parallelism", parallelism, "--batch-size", batch, "--checkpoint-interval", "50ms")
 						launch(t, args...).ends(0, "finished: 10,000 records")
 						wantRows(t, at.db, want)
 					})

@@ -197,8 +197,8 @@ func (p place) args(sink string, more ...string) []string {
 	return append([]string{"run", "--input", p.input, "--db", p.db, "--state", p.state, "--sink", sink, "--progress", "0"}, more...)
 }
 
-// length is how many clicks a long input has: enough for seconds, as long as
-// there is a checkpoint every few hundred records.
+// length is how many clicks a long input has: with often, a hundred checkpoints,
+// of which tests wait for the first few and then act.
 const length = 100_000
 
 // long writes an input that a process needs some time for: five ads in turn,
@@ -281,8 +281,8 @@ func tryLock(t *testing.T, path string, ms int) (release func(), err error) {
 	return release, nil
 }
 
-// often makes an epoch every few records, so that a life has many.
-var often = []string{"--checkpoint-records", "200"}
+// often makes many epochs in a life.
+var often = []string{"--checkpoint-records", "1000"}
 
 var bothSinks = []string{transactional, upsert}
 
@@ -363,7 +363,7 @@ func TestStoppedWhileTheOtherWorks(t *testing.T) {
 		first := launch(t, at.args(sink, often...)...)
 		first.entries(at.state, 4)
 		first.stop(at.db)
-		second := launch(t, at.args(sink, append(often, "--takeover")...)...)
+		second := launch(t, at.args(sink, "--takeover", "--checkpoint-interval", "50ms")...)
 		second.until("restored checkpoint")
 		first.signal(syscall.SIGCONT)
 		first.ends(13, "fenced by a newer start")
@@ -383,7 +383,7 @@ func TestTakeoverWaitsForTheWriteLock(t *testing.T) {
 		release := lock(t, at.db)
 		const says = "waiting: the write lock of "
 		first.until(says)
-		second := launch(t, at.args(sink, append(often, "--takeover")...)...)
+		second := launch(t, at.args(sink, "--takeover")...)
 		second.until(says)
 		second.until("a stopped process may hold the lock")
 		release()

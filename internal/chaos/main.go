@@ -112,8 +112,7 @@ func (h *harness) run(ctx context.Context) (err error) {
 	return err
 }
 
-// build makes the binary that users run. The module's root is two folders up
-// when the working directory isn't it, as in a test.
+// build makes the binary that users run, from any folder of the module.
 func (h *harness) build(ctx context.Context) error {
 	h.bin = filepath.Join(h.dir, "adclicks")
 	c := exec.CommandContext(ctx, "go", "build", "-o", h.bin, "github.com/weirstream/weir/examples/adclicks")

@@ -79,6 +79,7 @@ type Fence struct {
 	Incarnation int64
 	Nonce       string
 	Create      bool
+	StartOver   bool // with Create: other lives of the job are given up
 }
 
 // Ledger is what a sink's ledger holds.

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/weirstream/weir/internal/control/log"
+	"github.com/weirstream/weir/internal/data"
 )
 
 var (
@@ -16,7 +17,7 @@ var (
 	// ErrRefused reports that store, ledgers and the declared job don't fit
 	// together. Nothing was guessed and nothing was changed; the wrapping
 	// error says what was found and what to do.
-	ErrRefused = errors.New("refused to run")
+	ErrRefused = data.ErrRefused
 
 	// errStopped is why calls of a start that was asked to stop are cancelled.
 	errStopped = errors.New("stopped before the first record")

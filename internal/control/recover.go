@@ -101,6 +101,7 @@ func (j *job) claim() error {
 		id, err := j.log.Append(log.Entry{Start: start})
 		if err == nil {
 			j.me = Fence{Job: start.Job, UUID: start.UUID, Incarnation: id.Slot, Nonce: start.Nonce, Create: j.life.newest() == nil}
+			j.me.StartOver = j.me.Create && (j.StartOver || len(j.life.older) > 0)
 			j.committer.incarnation = id.Slot
 			return wrap("append the start entry", j.log.Sweep())
 		}
@@ -169,8 +170,9 @@ func (j *job) fence() error {
 		// What lived in this log before must not be able to write either.
 		for _, uuid := range j.life.older {
 			old := j.me
-			old.UUID, old.Create = uuid, false
-			if err := j.fenceAll(old, func(*party, map[string]Ledger) {}); err != nil {
+			old.UUID, old.Create, old.StartOver = uuid, false, false
+			err := j.fenceAll(old, func(*party, map[string]Ledger) {})
+			if err != nil && !errors.Is(err, ErrFenced) { // fenced by another run: just as well
 				return err
 			}
 		}

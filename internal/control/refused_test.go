@@ -117,7 +117,10 @@ func TestStartOver(t *testing.T) {
 	})
 }
 
-func TestMigration(t *testing.T) {
+// schemas returns, for a struct, one with a field more and a string, a change
+// of Config that makes it the type of what is counted.
+func schemas(t *testing.T) (was, is, no func(*Config)) {
+	t.Helper()
 	type one struct{ N int64 }
 	type two struct{ N, M int64 }
 	schema := func(v interface{ Schema() string }, err error) string {
@@ -141,14 +144,18 @@ func TestMigration(t *testing.T) {
 			}
 		}
 	}
-	was, is, no := schema(table.ValueOf[one]()), schema(table.ValueOf[two]()), schema(table.ValueOf[string]())
+	return with(schema(table.ValueOf[one]())), with(schema(table.ValueOf[two]())), with(schema(table.ValueOf[string]()))
+}
+
+func TestMigration(t *testing.T) {
+	was, is, no := schemas(t)
 	bubble(t, "an added field gets a new base", func(t *testing.T) {
 		w := newWorld()
-		r := w.run(t, nil, with(was))
+		r := w.run(t, nil, was)
 		r.started().read(1)
 		r.checkpoint()
 		r.stop()
-		r = w.run(t, nil, with(is))
+		r = w.run(t, nil, is)
 		f := r.started()
 		for i := range int64(3) {
 			f.read(2 + i)
@@ -160,10 +167,21 @@ func TestMigration(t *testing.T) {
 		}
 		r.stop()
 	})
+	bubble(t, "another type is refused", func(t *testing.T) {
+		w := newWorld()
+		r := w.run(t, nil, was)
+		r.started().read(1)
+		r.stop()
+		wants(t, w.run(t, nil, no).wait(), ErrRefused, "count", "int64", "string")
+	})
+}
+
+func TestMigrationUndecided(t *testing.T) {
+	was, is, _ := schemas(t)
 	bubble(t, "also when the first try wasn't decided", func(t *testing.T) {
 		w := newWorld()
 		dbs := []*database{w.database("db", transactional, "counts")}
-		r := w.run(t, dbs, with(was))
+		r := w.run(t, dbs, was)
 		r.started().read(1)
 		r.stop()
 		w.fail = func(call string) error {
@@ -172,7 +190,7 @@ func TestMigration(t *testing.T) {
 			}
 			return nil
 		}
-		r = w.run(t, dbs, with(is))
+		r = w.run(t, dbs, is)
 		r.started().read(2)
 		if _, err := r.h.Checkpoint(t.Context()); err == nil {
 			t.Fatal("no crash")
@@ -181,7 +199,7 @@ func TestMigration(t *testing.T) {
 		<-r.done
 		w.fail = nil
 		// The newest entry has today's schema, but the decided one is older.
-		r = w.run(t, dbs, with(is))
+		r = w.run(t, dbs, is)
 		f := r.started()
 		f.read(3)
 		r.checkpoint()
@@ -189,12 +207,5 @@ func TestMigration(t *testing.T) {
 			t.Errorf("bases at barriers %v, want at 2", f.full)
 		}
 		r.stop()
-	})
-	bubble(t, "another type is refused", func(t *testing.T) {
-		w := newWorld()
-		r := w.run(t, nil, with(was))
-		r.started().read(1)
-		r.stop()
-		wants(t, w.run(t, nil, with(no)).wait(), ErrRefused, "count", was, no)
 	})
 }

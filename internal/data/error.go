@@ -11,6 +11,11 @@ import (
 // a panic.
 var ErrInput = errors.New("bad input")
 
+// ErrRefused reports that a checkpoint and what is there now don't fit
+// together: nothing was guessed and nothing was changed. The wrapping error
+// says what was found and what to do.
+var ErrRefused = errors.New("refused to run")
+
 // ErrGrown reports input behind the end of a finished job.
 var ErrGrown = errors.New("input has grown since the job finished")
 

@@ -191,8 +191,8 @@ func (r *Run) known(rs Restorer) error {
 	for _, source := range r.sourceIDs() {
 		for _, st := range rs.Splits(source) {
 			if !have[source+"\x00"+st.Split] {
-				return fmt.Errorf("source %s: split %s, at position %q in the checkpoint, is missing now: bring it back, what was read of it can't be told from what wasn't",
-					source, st.Split, st.Position)
+				return fmt.Errorf("%w: source %s: split %s, at position %q in the checkpoint, is missing now: bring it back, what was read of it can't be told from what wasn't",
+					ErrRefused, source, st.Split, st.Position)
 			}
 		}
 	}

@@ -291,7 +291,8 @@ func (s *source[T]) round() (read int, waiting []*split[T], err error) {
 	return read, waiting, nil
 }
 
-// read reads and pushes one batch of a split.
+// read reads and pushes one batch of a split. It returns how much was read, 0 if
+// there is nothing more for now.
 func (s *source[T]) read(sp *split[T], limit int) (int, error) {
 	s.t.Step, s.t.Origin = int32(s.c.Step), noOrigin
 	recs, end, err := sp.rd.Read(s.recs[:0], limit)
@@ -308,14 +309,16 @@ func (s *source[T]) read(sp *split[T], limit int) (int, error) {
 	} else if s.c.Every > 0 && sp.since >= s.c.Every {
 		s.t.run.ctl.Wants(false)
 	}
+	progress := len(recs)
 	if sp.punct != nil {
 		if wm := sp.punct.Watermark(); !wm.IsZero() && wm.UnixNano() > sp.state.Watermark {
 			sp.state.Watermark, sp.high = wm.UnixNano(), wm.UnixNano()+s.c.Bound
+			progress = max(progress, 1) // there may be records behind a step of time
 		}
 	}
 	sp.idle = len(recs) == 0 && s.c.Standing != nil && s.c.Standing(sp.rd).Idle
 	s.advance()
-	return len(recs), s.t.err
+	return progress, s.t.err
 }
 
 // push sends a batch's records on, each with its event time and whether it is

@@ -90,8 +90,13 @@ func KeyOf[K comparable]() (Key, error) {
 
 // Schema describes the type for the manifest: field names and kinds, named
 // types by what underlies them. Tables whose keys have equal schemas can load
-// each other's sections.
-func (k Key) Schema() string { return k.l.schema }
+// each other's sections. It is empty for the zero Key, of a type that can't be one.
+func (k Key) Schema() string {
+	if k.l == nil {
+		return ""
+	}
+	return k.l.schema
+}
 
 // machine refuses where memory isn't laid out as it is stored.
 func machine() error {

@@ -57,7 +57,6 @@ type Table[K comparable, V any] struct {
 	tombs   []uint64 // hash and key words of what was deleted since the freeze
 
 	refs    [MaxBatch]uint64
-	sum     byte
 	first   [MaxBatch]uint64 // Locate: the keys' cells
 	scratch *scratch         // composite keys only
 }

@@ -69,8 +69,14 @@ func ValueOf[V any]() (Value, error) {
 }
 
 // Schema describes the type for the manifest: field names and kinds, named
-// types by what underlies them, and the stored name where a tag changes it.
-func (v Value) Schema() string { return v.l.schema }
+// types by what underlies them, and the stored name where a tag changes it. It
+// is empty for the zero Value, of a type that can't be one.
+func (v Value) Schema() string {
+	if v.l == nil {
+		return ""
+	}
+	return v.l.schema
+}
 
 // Flat reports whether values are kept as memory in the table, at no cost to
 // the garbage collector and without encoding them while records wait.
