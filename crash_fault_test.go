@@ -4,21 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/weirstream/weir"
-	"github.com/weirstream/weir/internal/control/log"
 	"github.com/weirstream/weir/internal/sim"
-	"github.com/weirstream/weir/internal/sys"
 )
 
 // TestDiskFaults lets a disk get full, fail to sync or become read-only, at
@@ -131,138 +125,4 @@ func (f fault) told(err error, failed []string, began bool) error {
 		return fmt.Errorf("the error doesn't say %q: %w", f.says, err)
 	}
 	return nil
-}
-
-// TestCorruptState damages a file of the state directory: the next run is
-// refused, says which file it is and what to do, and leaves the tables alone.
-func TestCorruptState(t *testing.T) {
-	for _, j := range hitJobs(t) {
-		t.Run(j.name, func(t *testing.T) {
-			l := j.stopped(t, 6, nil)
-			needed := j.needed(t, l)
-			rng := j.rng(3)
-			var cases []damage
-			for i, file := range needed {
-				if (underRace || testing.Short()) && i%3 != 0 {
-					continue
-				}
-				bytes, err := l.m.Disk().ReadAll(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				bits := len(bytes) * 8
-				for _, bit := range []int{0, 8*8 + 1, bits / 2, bits - 1, rng.IntN(bits), rng.IntN(bits), rng.IntN(bits)} {
-					cases = append(cases, damage{file, fmt.Sprintf("bit %d flipped", bit), func(d *sim.Disk) error { return d.Flip(file, bit) }})
-				}
-				for _, n := range []int{0, 1, len(bytes) / 2, len(bytes) - 1} {
-					cases = append(cases, damage{file, fmt.Sprintf("cut to %d of %d bytes", n, len(bytes)), func(d *sim.Disk) error { return d.Truncate(file, n) }})
-				}
-				cases = append(cases, damage{file, "removed", func(d *sim.Disk) error { return d.Remove(file) }})
-			}
-			database, err := saveDatabase(l.db)
-			if err != nil {
-				t.Fatal(err)
-			}
-			everyCase(t, len(cases), func(ctx context.Context, i int) error {
-				db, err := j.place()
-				if err != nil {
-					return err
-				}
-				return errors.Join(j.damaged(ctx, l, database, db, cases[i]), os.RemoveAll(filepath.Dir(db)))
-			})
-			t.Logf("seed %d: %d files damaged in %d ways", j.seed, len(needed), j.counts.spoiled.Load())
-			goleak.VerifyNone(t)
-		})
-	}
-}
-
-// damage is done to a file of a state directory.
-type damage struct {
-	file, how string
-	do        func(*sim.Disk) error
-}
-
-// stopped runs a life that is stopped politely behind epoch n. at sees each
-// checkpoint.
-func (j *hitJob) stopped(t *testing.T, n int64, at func(*life, weir.Checkpoint)) *life {
-	t.Helper()
-	db, err := j.place()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	l := &life{m: sim.NewMachine(sim.NewDisk()), db: db, tasks: j.tasks}
-	l.onCheck = func(c weir.Checkpoint) {
-		if at != nil {
-			at(l, c)
-		}
-		if c.Epoch == n {
-			stop()
-		}
-	}
-	if err := j.run(ctx, l); err != nil {
-		t.Fatal(err)
-	}
-	if c := l.checkpoints[len(l.checkpoints)-1]; c.Finished || c.Epoch < n {
-		t.Fatalf("stopped behind epoch %d, finished: %v", c.Epoch, c.Finished)
-	}
-	return l
-}
-
-// needed lists the files that a start from the newest checkpoint reads: all of
-// the log, and the segments that hold its state.
-func (j *hitJob) needed(t *testing.T, l *life) []string {
-	t.Helper()
-	files, err := sim.NewMachine(l.m.Image(sim.Killed())).Env().Files("state")
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries, err := log.Open(sys.NewBlobs(files), "state")
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts := map[string]bool{}
-	for _, e := range entries.Entries() {
-		if e.Checkpoint == nil {
-			continue
-		}
-		clear(parts)
-		for _, s := range e.Checkpoint.Steps {
-			for _, p := range s.Parts {
-				parts[path.Join("state", p.Segment)] = true
-			}
-		}
-	}
-	var out []string
-	for _, name := range l.m.Disk().Names() {
-		if parts[name] || strings.HasPrefix(name, "state/log/") {
-			out = append(out, name)
-			delete(parts, name)
-		}
-	}
-	if len(parts) > 0 || len(out) < 8 {
-		t.Fatalf("segments %v aren't there; files needed: %q", parts, out)
-	}
-	return out
-}
-
-func (j *hitJob) damaged(ctx context.Context, l *life, database saved, db string, d damage) error {
-	// The path of a database is part of its sinks' names, so the job's own is
-	// taken by all of these lives in turn.
-	return nil
-}
-
-// unchanged runs a job that is to be refused, and compares the tables.
-func (j *hitJob) unchanged(ctx context.Context, disk *sim.Disk, db string) (refusal error, err error) {
-	before, err := readTables(db)
-	if err != nil {
-		return nil, err
-	}
-	refusal = j.run(ctx, &life{m: sim.NewMachine(disk), db: db, tasks: j.later})
-	after, err := readTables(db)
-	if err == nil && !maps.Equal(before, after) {
-		err = fmt.Errorf("the tables were changed (-before +after):\n%s", cmp.Diff(before, after))
-	}
-	return refusal, err
 }

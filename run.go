@@ -39,6 +39,7 @@ func (j *Job) Start(ctx context.Context, opts ...RunOption) *Running {
 
 func (j *Job) execute(ctx context.Context, conf runConfig, r *Running) error {
 	if err := j.check(conf); err != nil {
+		r.handle.End(err)
 		return err
 	}
 	err := control.Run(ctx, control.Config{

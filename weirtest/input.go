@@ -101,10 +101,13 @@ type reader[T any] struct {
 	ready chan struct{}
 }
 
-func (r *reader[T]) see(t time.Time) {
-	if t.After(r.wm) {
-		r.wm = t
+// see reports whether t is a step forward.
+func (r *reader[T]) see(t time.Time) bool {
+	if !t.After(r.wm) {
+		return false
 	}
+	r.wm = t
+	return true
 }
 
 // Read stops behind a step of event time: what it returns is judged by the
@@ -115,13 +118,13 @@ func (r *reader[T]) Read(dst []T, limit int) ([]T, bool, error) {
 	n, stepped := len(dst), false
 	for r.pos < len(r.in.mu.items) && len(dst)-n < limit {
 		i := r.in.mu.items[r.pos]
-		if !i.time.IsZero() {
-			r.see(i.time)
-			stepped = true
-		} else if stepped {
-			break
-		} else {
+		if i.time.IsZero() {
+			if stepped {
+				break
+			}
 			dst = append(dst, i.rec)
+		} else if r.see(i.time) {
+			stepped = true
 		}
 		r.pos++
 	}

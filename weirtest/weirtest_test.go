@@ -141,9 +141,11 @@ type fake struct {
 	said    []string
 }
 
-func (f *fake) Helper()                           {}
-func (f *fake) Cleanup(c func())                  { f.cleanup = append(f.cleanup, c) }
-func (f *fake) Errorf(format string, args ...any) { f.said = append(f.said, fmt.Sprintf(format, args...)) }
+func (f *fake) Helper()          {}
+func (f *fake) Cleanup(c func()) { f.cleanup = append(f.cleanup, c) }
+func (f *fake) Errorf(format string, args ...any) {
+	f.said = append(f.said, fmt.Sprintf(format, args...))
+}
 func (f *fake) Fatalf(format string, args ...any) { f.Errorf(format, args...); panic(f) }
 
 func failing() (*weirtest.Input[int], *weir.Job) {

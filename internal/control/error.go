@@ -45,12 +45,19 @@ func (j *job) explain(err error) error {
 	if j.me.Incarnation == 0 {
 		return err
 	}
-	if start := j.newerStart(); start != nil {
+	start, known := j.newerStart()
+	if start != nil {
 		return fmt.Errorf("%w: incarnation %d was started at %s, this one is %d: %w",
 			ErrFenced, start.Slot, start.Start.At.Format("2006-01-02 15:04:05 MST"), j.me.Incarnation, err)
 	}
 	if errors.Is(err, log.ErrTaken) {
 		return fmt.Errorf("%w: somebody else writes to the log in %s: %w", ErrFenced, j.where, err)
+	}
+	if errors.Is(err, ErrFenced) && known && j.last.m == nil {
+		// Whoever fences a ledger has put its start into the log before: that
+		// was another log than ours, or a later state of it.
+		return refused("%v, and the log in %s has no such start: the state directory is an older copy, or the sink belongs to another one; bring the right one back, %s",
+			err, j.where, startOverHint)
 	}
 	if errors.Is(err, ErrFenced) || errors.Is(err, ErrRefused) {
 		return err
@@ -70,14 +77,14 @@ func (j *job) explain(err error) error {
 	return fmt.Errorf("%w; %s", err, last)
 }
 
-// newerStart returns the newest start entry that isn't ours but behind it. A
-// log that can't be read any more doesn't tell, and the first error stands.
-func (j *job) newerStart() *log.Entry {
+// newerStart returns the newest start entry that isn't ours but behind it.
+// known is false for a log that can't be read any more: it doesn't tell.
+func (j *job) newerStart() (start *log.Entry, known bool) {
 	if err := j.log.Reload(); err != nil {
-		return nil
+		return nil, false
 	}
 	if e := newestStart(j.log.Entries()); e != nil && e.Slot > j.me.Incarnation {
-		return e
+		return e, true
 	}
-	return nil
+	return nil, true
 }

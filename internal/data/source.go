@@ -50,8 +50,9 @@ type split[T any] struct {
 	rd     Reader[T]
 	marks  marked
 	punct  punctuated
-	high   int64 // newest event time
-	since  int64 // records since the last barrier
+	high   int64     // newest event time
+	step   time.Time // of a punctuated reader, the last one
+	since  int64     // records since the last barrier
 	idle   bool
 }
 
@@ -311,9 +312,11 @@ func (s *source[T]) read(sp *split[T], limit int) (int, error) {
 	}
 	progress := len(recs)
 	if sp.punct != nil {
-		if wm := sp.punct.Watermark(); !wm.IsZero() && wm.UnixNano() > sp.state.Watermark {
-			sp.state.Watermark, sp.high = wm.UnixNano(), wm.UnixNano()+s.c.Bound
-			progress = max(progress, 1) // there may be records behind a step of time
+		if wm := sp.punct.Watermark(); !wm.Equal(sp.step) {
+			sp.step, progress = wm, max(progress, 1) // there may be records behind a step of time
+			if at := wm.UnixNano(); at > sp.state.Watermark {
+				sp.state.Watermark, sp.high = at, at+s.c.Bound
+			}
 		}
 	}
 	sp.idle = len(recs) == 0 && s.c.Standing != nil && s.c.Standing(sp.rd).Idle
