@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -255,13 +256,26 @@ func TestRecordsBeforeTheBadOneCount(t *testing.T) {
 	}
 }
 
-// TestSinkThatFailsIsNotBadInput: the record isn't to blame.
+// refusing is a sink whose writers refuse everything.
+type refusing struct {
+	vault[int]
+	err error
+}
+
+func (r *refusing) Open(context.Context, weir.Participant, string) (weir.Outlet[int], error) {
+	return r, nil
+}
+func (r *refusing) Writer(int) weir.Writer[int] { return r }
+func (r *refusing) Write([]int, []int64) error  { return r.err }
+func (r *refusing) Seal(int64) error            { return r.err }
+
+// TestSinkThatFailsIsNotBadInput: no record is to blame.
 func TestSinkThatFailsIsNotBadInput(t *testing.T) {
 	full := errors.New("the receiver is full")
 	job := weir.NewJob("sink")
-	job.From("in", weir.Slice(1, 2, 3)).To("out", weir.Each(func(int) error { return full }))
-	err := job.Run(t.Context())
-	if !errors.Is(err, full) || errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "out") {
+	job.From("in", weir.Slice(1, 2, 3)).To("out", &refusing{err: full})
+	err := job.Run(t.Context(), weir.StateDir(t.TempDir()))
+	if !errors.Is(err, full) || errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "step out") {
 		t.Errorf("%v: want the sink's error with its step, and not ErrInput", err)
 	}
 }

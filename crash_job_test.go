@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -52,6 +53,9 @@ const (
 func hitJobs(t *testing.T) []*hitJob {
 	t.Helper()
 	const seed = 20260301
+	// Many short lives make garbage and keep nothing.
+	percent := debug.SetGCPercent(400)
+	t.Cleanup(func() { debug.SetGCPercent(percent) })
 	jobs := []*hitJob{
 		{name: "transactional/1 task", splits: hits(seed, 1, 80), tasks: 1, later: 2},
 		{name: "transactional/2 tasks", splits: hits(seed+1, 2, 60), tasks: 2, later: 3},
@@ -178,21 +182,55 @@ func (j *hitJob) again(ctx context.Context, disk *sim.Disk, db string) error {
 // A scar is a life that ended in a crash, with what it left behind.
 type scar struct {
 	*life
-	k    int
 	mode sim.Mode
 }
 
 func (s scar) String() string {
 	trace := s.m.Trace()
-	return fmt.Sprintf("crash %v effect %d (%v)", s.mode, s.k, trace[len(trace)-1])
+	return fmt.Sprintf("crash %v effect %v", s.mode, trace[len(trace)-1])
 }
 
-// crash runs a life that ends at its k-th effect, on a disk and a database of
-// another that may have ended in the same way. ok is false if it ended before:
-// how many effects there are depends on how goroutines interleave.
-func (j *hitJob) crash(ctx context.Context, disk *sim.Disk, db string, tasks, k int, mode sim.Mode) (s scar, ok bool, err error) {
-	s = scar{&life{m: sim.NewMachine(disk), db: db, tasks: tasks}, k, mode}
-	s.m.CrashAt(k, mode)
+// A blow says where a life crashes: at the k-th effect, or at the k-th of those
+// that can be done by half.
+type blow struct {
+	k    int
+	mode sim.Mode
+}
+
+// blows lists all for a life like the one given.
+func blows(trace []sim.Effect) (all []blow) {
+	half := 0
+	for _, e := range trace {
+		all = append(all, blow{e.K, sim.Before}, blow{e.K, sim.After})
+		if halves(e) {
+			half++
+			all = append(all, blow{half, sim.Half})
+		}
+	}
+	return all
+}
+
+// halves says whether half an effect is something else than all of it.
+func halves(e sim.Effect) bool {
+	return e.Op == sim.OpWrite || e.Op == sim.OpSync || e.Op == sim.OpSyncDir || e.Op == sim.OpMkdir
+}
+
+func (b blow) hit(m *sim.Machine) {
+	n := 0
+	m.CrashIf(func(e sim.Effect) bool {
+		if b.mode != sim.Half || halves(e) {
+			n++
+		}
+		return n == b.k
+	}, b.mode)
+}
+
+// crash runs a life that ends by a blow, on a disk and a database that another
+// may have left. ok is false if it ended before: how many effects there are
+// depends on how goroutines interleave.
+func (j *hitJob) crash(ctx context.Context, disk *sim.Disk, db string, tasks int, b blow) (s scar, ok bool, err error) {
+	s = scar{&life{m: sim.NewMachine(disk), db: db, tasks: tasks}, b.mode}
+	b.hit(s.m)
 	err = j.run(ctx, s.life)
 	switch {
 	case !s.m.Dead():

@@ -155,8 +155,8 @@ func (j *hitJob) damaged(ctx context.Context, l *life, database saved, d damage,
 	}
 	j.counts.spoiled.Add(1)
 	file := d.file
-	if d.how == "removed" && d.file == lastEntry(needed) {
-		file = "state/log/" // what it explained is what is missed
+	if d.how == "removed" && strings.HasPrefix(file, "state/log/") {
+		file = "state/log/" // without a retire entry, what it lists is missed
 	}
 	words := []string{file, "expected", "found", "state directory"}
 	if d.sum {

@@ -27,28 +27,26 @@ func TestCrashAnywhere(t *testing.T) {
 			if underRace || testing.Short() {
 				stride = 11
 			}
-			modes := sim.Modes()
-			everyCase(t, k*len(modes)/stride, func(ctx context.Context, i int) error {
-				i *= stride
-				return j.crashAndSurvive(ctx, 1+i/len(modes), modes[i%len(modes)])
-			})
+			all := blows(whole.m.Trace())
+			n := len(all) / stride
+			everyCase(t, n, func(ctx context.Context, i int) error { return j.crashAndSurvive(ctx, all[i*stride]) })
 			t.Logf("%d crashes, %d images", j.counts.crashes.Load(), j.counts.images.Load())
-			if n := int(j.counts.crashes.Load()); n < k*len(modes)/stride*9/10 {
-				t.Errorf("only %d of %d crashes happened", n, k*len(modes)/stride)
+			if got := int(j.counts.crashes.Load()); got < n*9/10 {
+				t.Errorf("only %d of %d crashes happened", got, n)
 			}
 			goleak.VerifyNone(t)
 		})
 	}
 }
 
-// crashAndSurvive crashes at effect k and lets the job finish on images of
-// that. Every twelfth k gets all images, the others one of them in turn.
-func (j *hitJob) crashAndSurvive(ctx context.Context, k int, mode sim.Mode) error {
+// crashAndSurvive crashes a life and lets the job finish on images of that. A
+// few crashes get all images, the others one of them in turn.
+func (j *hitJob) crashAndSurvive(ctx context.Context, b blow) error {
 	db, err := j.place()
 	if err != nil {
 		return err
 	}
-	s, ok, err := j.crash(ctx, sim.NewDisk(), db, j.tasks, k, mode)
+	s, ok, err := j.crash(ctx, sim.NewDisk(), db, j.tasks, b)
 	if err != nil || !ok {
 		return err
 	}
@@ -56,11 +54,11 @@ func (j *hitJob) crashAndSurvive(ctx context.Context, k int, mode sim.Mode) erro
 	if err != nil {
 		return err
 	}
-	seed := j.seed + uint64(k)
+	seed := j.seed + uint64(b.k)
 	images := sim.Images(seed, seed+1_000_000)
-	all := k%12 == 0
+	all := b.k%16 == 0
 	if !all {
-		at := (k*2 + int(mode)) % len(images)
+		at := (b.k*2 + int(b.mode)) % len(images)
 		images = images[at : at+1]
 	}
 	for i, keep := range images {
@@ -76,18 +74,19 @@ func (j *hitJob) crashAndSurvive(ctx context.Context, k int, mode sim.Mode) erro
 func TestCrashInRecovery(t *testing.T) {
 	for _, j := range hitJobs(t) {
 		t.Run(j.name, func(t *testing.T) {
-			k := j.dry(t).m.Effects()
-			lives := 10
+			all := blows(j.dry(t).m.Trace())
+			k := len(all)
+			lives := 4
 			if underRace || testing.Short() {
-				lives = 3
+				lives = 2
 			}
 			rng := j.rng(2)
 			var cases []recovery
 			for i := range lives { // one from each part of a life
-				cases = append(cases, recovery{1 + k*i/lives + rng.IntN(k/lives), sim.Modes()[rng.IntN(3)], rng.Uint64()})
+				cases = append(cases, recovery{all[k*i/lives+rng.IntN(k/lives)], rng.Uint64()})
 			}
 			everyCase(t, len(cases), func(ctx context.Context, i int) error { return j.crashRecovery(ctx, cases[i]) })
-			t.Logf("seed %d: %d lives of %d effects, %d crashes, of which %d in a recovery; %d images", j.seed, lives, k,
+			t.Logf("seed %d: %d lives, each ended by one of %d crashes, %d crashes, of which %d in a recovery; %d images", j.seed, lives, k,
 				j.counts.crashes.Load(), j.counts.recoveries.Load(), j.counts.images.Load())
 			if n := j.counts.recoveries.Load(); n < int64(5*lives) {
 				t.Errorf("only %d crashes in a recovery", n)
@@ -99,8 +98,7 @@ func TestCrashInRecovery(t *testing.T) {
 
 // recovery is a crash whose recovery is crashed in turn.
 type recovery struct {
-	k    int
-	mode sim.Mode
+	blow
 	seed uint64
 }
 
@@ -109,7 +107,7 @@ func (j *hitJob) crashRecovery(ctx context.Context, r recovery) error {
 	if err != nil {
 		return err
 	}
-	s, ok, err := j.crash(ctx, sim.NewDisk(), db, j.tasks, r.k, r.mode)
+	s, ok, err := j.crash(ctx, sim.NewDisk(), db, j.tasks, r.blow)
 	if err != nil || !ok {
 		return err
 	}
@@ -123,14 +121,17 @@ func (j *hitJob) crashRecovery(ctx context.Context, r recovery) error {
 	if err != nil {
 		return fmt.Errorf("%v, image %v: %w", s, keep, err)
 	}
-	for n := 1; n <= l.effects+8; n++ {
-		if (underRace || testing.Short()) && n%3 != 0 {
+	// Each effect of the recovery, before, half-way and after it, and some after it.
+	trace := l.m.Trace()
+	all := blows(trace[:min(l.effects+6, len(trace))])
+	for n := range all {
+		if (underRace || testing.Short()) && n%4 != 0 {
 			continue
 		}
 		if err := database.restore(db); err != nil {
 			return err
 		}
-		second, ok, err := j.crash(ctx, s.m.Image(keep), db, j.later, n, sim.Mode((uint64(n)+r.seed)%3))
+		second, ok, err := j.crash(ctx, s.m.Image(keep), db, j.later, all[n])
 		var left saved
 		if err == nil {
 			left, err = saveDatabase(db)

@@ -28,9 +28,15 @@ var (
 	// ErrFenced: a newer incarnation of the job has started. This one has
 	// stopped and can't change anything any more.
 	ErrFenced = control.ErrFenced
+	// ErrEnded: a running job was asked for something, and has ended.
+	ErrEnded = control.ErrEnded
 	// ErrLocked: another process runs the job in this state directory.
 	ErrLocked = sys.ErrLocked
 )
 
 // RecordError says which record stopped which step; find it with errors.As.
 type RecordError = data.RecordError
+
+// PanicError is a panic in a user function, with its stack; find it with
+// errors.As.
+type PanicError = data.PanicError

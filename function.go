@@ -18,8 +18,9 @@ import (
 // error from f stops the job, and the record is handed to f again after the
 // next start.
 func Each[T any](f func(T) error) Sink[T] {
-	s := &functionSink[T]{write: func(recs []T) error {
+	s := &functionSink[T]{write: func(recs []T, at *int) error {
 		for i := range recs {
+			*at = i
 			if err := f(recs[i]); err != nil {
 				return fmt.Errorf("the sink's function returned an error: %w", err)
 			}
@@ -50,12 +51,13 @@ func Stdout[T any]() Sink[T] {
 
 func printSink[T any](target string, w io.Writer, format func(T) string) Sink[T] {
 	out := &printer{w: w}
-	s := &functionSink[T]{write: func(recs []T) error {
+	s := &functionSink[T]{write: func(recs []T, at *int) error {
 		if len(recs) == 0 {
 			return nil
 		}
 		var lines []byte
 		for i := range recs {
+			*at = i
 			lines = append(append(lines, format(recs[i])...), '\n')
 		}
 		return out.print(lines)
@@ -90,9 +92,22 @@ func atLeastOnce(target, readers, needs string) SinkSpec {
 // a barrier, a commit and a crash mean nothing to it.
 type functionSink[T any] struct {
 	spec  SinkSpec
-	write func([]T) error
-	err   error // of the declaration
+	write func(recs []T, at *int) error // at: which one it is at
+	err   error                         // of the declaration
 }
+
+// functionWriter is the sink in one task.
+type functionWriter[T any] struct {
+	s  *functionSink[T]
+	at int
+}
+
+func (w *functionWriter[T]) Write(recs []T, _ []int64) error { return w.s.write(recs, &w.at) }
+func (w *functionWriter[T]) Seal(int64) error                { return nil }
+
+// At is the index of the record that the function was given last, in the batch
+// of the last Write.
+func (w *functionWriter[T]) At() int { return w.at }
 
 // Check is asked when the sink is declared.
 func (s *functionSink[T]) Check() error { return s.err }
@@ -107,9 +122,7 @@ func (s *functionSink[T]) Open(context.Context, Participant, string) (Outlet[T],
 	return s, nil
 }
 
-func (s *functionSink[T]) Writer(int) Writer[T]            { return s }
-func (s *functionSink[T]) Write(recs []T, _ []int64) error { return s.write(recs) }
-func (s *functionSink[T]) Seal(int64) error                { return nil }
+func (s *functionSink[T]) Writer(int) Writer[T] { return &functionWriter[T]{s: s} }
 
 // ledgerless is the participant of sinks that can't keep a ledger.
 type ledgerless struct{ sinks []string }

@@ -144,6 +144,9 @@ func TestFunctionSinkDeclarations(t *testing.T) {
 		"weir.Print needs a writer and a function": weir.Print(&bytes.Buffer{}, (func(int) string)(nil)),
 		"weir.Print needs a writer":                weir.Print(nil, func(int) string { return "" }),
 	} {
+		if err := sink.(interface{ Check() error }).Check(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("Check = %v, want %q", err, name)
+		}
 		if _, err := sink.Connect(t.Context(), []string{"out"}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("Connect = %v, want %q", err, name)
 		}

@@ -52,6 +52,14 @@ func (j *Job) fail(step string, err error) {
 	j.errs = append(j.errs, fmt.Errorf("step %s: %w", step, err))
 }
 
+// need remembers that an argument is nil, and reports whether it is.
+func (j *Job) need(step, what string, missing bool) bool {
+	if missing {
+		j.fail(step, fmt.Errorf("its %s is nil", what))
+	}
+	return missing
+}
+
 // steps names the declared steps for error messages.
 func (j *Job) steps() []string {
 	out := make([]string, len(j.graph.Nodes))

@@ -53,8 +53,11 @@ func stateful[K comparable, T, R any](k *Keyed[K, T], node plan.Node,
 // Fold keeps one accumulator a key, which starts as zero, and emits it.
 //
 // The accumulator is saved in checkpoints: it may be any type of exported data,
-// numbers and structs of numbers being by far the cheapest.
+// numbers and structs of numbers being by far the cheapest. A result has the
+// event time of the record that caused it or, emitted at a barrier, the time of
+// the watermark.
 func (k *Keyed[K, T]) Fold[A any](id string, zero A, add func(acc A, rec T) A, opts ...EmitOption) *Stream[Pair[K, A]] {
+	k.s.job.need(id, "function", add == nil)
 	c := data.FoldConfig[K, T, A, Pair[K, A]]{Add: add, Make: pair[K, A]}
 	return fold(k, id, plan.Fold, c, zero, opts)
 }
@@ -63,6 +66,7 @@ func (k *Keyed[K, T]) Fold[A any](id string, zero A, add func(acc A, rec T) A, o
 // emits the combined record.
 func (k *Keyed[K, T]) Reduce(id string, combine func(acc, rec T) T, opts ...EmitOption) *Stream[T] {
 	var zero T
+	k.s.job.need(id, "function", combine == nil)
 	c := data.FoldConfig[K, T, T, T]{Add: combine, First: func(rec T) T { return rec }, Make: func(_ K, acc T) T { return acc }}
 	return fold(k, id, plan.Reduce, c, zero, opts)
 }
@@ -109,7 +113,8 @@ type Deduplicated[T any] struct {
 }
 
 // Late returns the records that came too late to be told from a repeat. They
-// are counted in any case.
+// are counted in any case. It must be called before the job is run, and so must
+// Repeats.
 func (d *Deduplicated[T]) Late() *Stream[T] {
 	if d.late == nil {
 		d.late = side[T](d.Stream, "late")

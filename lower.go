@@ -17,8 +17,15 @@ type build struct {
 	conf    runConfig
 	job     *Job
 	run     *data.Run
-	outlets map[string]any // sink id -> Outlet[T]
-	writers map[string]int // sink id -> writers handed out
+	outlets map[string]any  // sink id -> Outlet[T]
+	writers map[string]int  // sink id -> writers handed out
+	merges  map[merging]any // of a Union in a task: *data.Merge[T]
+}
+
+// merging is a Union, by the stream that follows it, in one task.
+type merging struct {
+	stream any
+	task   *data.Task
 }
 
 // sinkStep is a declared sink with its type erased.
@@ -63,7 +70,7 @@ func (j *Job) participants() []control.Sinks {
 
 // lower makes the tasks of a run.
 func (j *Job) lower(ctx context.Context, conf runConfig, connected []control.Participant) (*data.Run, error) {
-	b := &build{ctx: ctx, conf: conf, job: j, outlets: map[string]any{}, writers: map[string]int{},
+	b := &build{ctx: ctx, conf: conf, job: j, outlets: map[string]any{}, writers: map[string]int{}, merges: map[merging]any{},
 		run: data.NewRun(data.Config{Parallelism: min(conf.parallelism, j.graph.KeyGroups), Groups: j.graph.KeyGroups,
 			BatchLen: conf.batch, ReadLen: min(conf.batch, 256), Names: j.steps()})}
 	for i, group := range j.participants() {
@@ -142,7 +149,7 @@ func (c committer) Prepare(ctx context.Context, epoch int64) ([]byte, error) {
 
 func (c committer) Commit(ctx context.Context, e control.Commit) error {
 	at, _ := positions(e.Positions)
-	return c.p.Commit(ctx, Commit{Epoch: e.Epoch, ID: CheckpointID(e.ID), Parent: CheckpointID(e.Parent), Positions: at, Staged: e.Staged})
+	return c.p.Commit(ctx, Commit{Epoch: e.Epoch, ID: CheckpointID(e.ID), Parent: CheckpointID(e.Parent), Positions: at, Staged: e.Staged, Empty: e.Empty})
 }
 
 func (c committer) Flush(ctx context.Context) error { return c.p.Flush(ctx) }

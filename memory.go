@@ -90,11 +90,12 @@ func (s *memorySource[T]) Open(_ context.Context, split string, at []byte) (Read
 	}
 	r.next, err = strconv.ParseInt(string(at), 10, 64)
 	if err != nil || r.next < 0 || strconv.FormatInt(r.next, 10) != string(at) {
-		return nil, fmt.Errorf("position %.40q of split %s is not the index of a record; the checkpoint is of another source, or was changed", at, split)
+		return nil, fmt.Errorf("%w: position %.40q of split %s is not the index of a record; the checkpoint is of another source, or was changed",
+			ErrRefused, at, split)
 	}
 	if r.next > r.n {
-		return nil, fmt.Errorf("position %d of split %s is out of range, it has only %d records: the input is not what it was at the checkpoint; "+
-			"give the same records again, or start the job over", r.next, split, r.n)
+		return nil, fmt.Errorf("%w: position %d of split %s is out of range, it has only %d records: the input is not what it was at the checkpoint; "+
+			"give the same records again, or start the job over with --start-over (StartOver)", ErrRefused, r.next, split, r.n)
 	}
 	return r, nil
 }

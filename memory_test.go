@@ -81,7 +81,11 @@ func TestMemorySourceErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := tt.src.Splits(t.Context())
+			err := tt.src.(interface{ Check() error }).Check()
+			if (err == nil) != (tt.splits == "") || err != nil && !strings.Contains(err.Error(), tt.splits) {
+				t.Errorf("Check = %v, want %q", err, tt.splits)
+			}
+			_, err = tt.src.Splits(t.Context())
 			if (err == nil) != (tt.splits == "") || err != nil && !strings.Contains(err.Error(), tt.splits) {
 				t.Errorf("Splits: %v; want %q", err, tt.splits)
 			}

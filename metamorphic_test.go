@@ -57,7 +57,7 @@ func pipeline(seed uint64, in [][]event, crash int, out weir.Sink[string]) *weir
 // TestSameInputSameOutput runs random pipelines with random parallelism, batch
 // sizes, checkpoints and crashes. WEIR_SEED repeats one.
 func TestSameInputSameOutput(t *testing.T) {
-	first, n := rand.Uint64(), uint64(25)
+	first, n := rand.Uint64(), uint64(12)
 	if s := os.Getenv("WEIR_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {

@@ -17,6 +17,7 @@ type SourceOption[T any] interface{ source(*sourceConfig[T]) }
 
 type sourceConfig[T any] struct {
 	time  func(T) time.Time
+	timed bool // event time was asked for
 	bound time.Duration
 	ahead time.Duration
 }
@@ -34,7 +35,7 @@ func (o TimeOption[T]) source(c *sourceConfig[T]) { *c = o.c }
 // 1900 to 2261, or with one more than a year ahead of the clock stops the job:
 // such a time would make everything after it late.
 func EventTime[T any](at func(T) time.Time, disorder time.Duration) TimeOption[T] {
-	return TimeOption[T]{sourceConfig[T]{time: at, bound: disorder, ahead: 366 * 24 * time.Hour}}
+	return TimeOption[T]{sourceConfig[T]{time: at, timed: true, bound: disorder, ahead: 366 * 24 * time.Hour}}
 }
 
 // MaxAhead sets how far ahead of the clock an event time may be before it is
@@ -121,18 +122,22 @@ func (f runOption) run(c *runConfig) { f(c) }
 // with the run: the input is then read again from its start.
 func StateDir(dir string) RunOption { return runOption(func(c *runConfig) { c.stateDir = dir }) }
 
-// Interval sets the time between checkpoints. The default is 1 s; 0: none by time.
+// Interval sets the time between checkpoints. The default is 1 s; 0: none by
+// time. Without any trigger a transactional sink shows rows only at the end, and
+// whenever its buffer is full.
 func Interval(d time.Duration) RunOption { return runOption(func(c *runConfig) { c.interval = d }) }
 
 // EveryRecords takes a checkpoint whenever a split has read n records since the
 // last barrier; the split waits there for the barrier, and no timer runs. It is
-// for tests and demonstrations: where the checkpoints fall is then exact.
+// for tests and demonstrations: where the checkpoints fall is then exact. It sets
+// the interval to 0; an Interval given after it adds a timer again.
 func EveryRecords(n int64) RunOption {
 	return runOption(func(c *runConfig) { c.every, c.interval = n, 0 })
 }
 
-// Parallelism sets the number of tasks of each keyed step. The default is one a
-// core. It can change between runs.
+// Parallelism sets the number of tasks of each keyed step: 1 to 1,024, and not
+// more than there are key groups. The default is one a core. It can change
+// between runs.
 func Parallelism(n int) RunOption { return runOption(func(c *runConfig) { c.parallelism = n }) }
 
 // BatchSize sets how many records go from task to task at once, at most: 1 to
@@ -164,16 +169,28 @@ func Logger(l *slog.Logger) RunOption {
 // OnStart calls f before the first record is read, and after each recovery. f
 // runs on the path of an epoch: it must be quick.
 func OnStart(f func(Started)) RunOption {
-	return runOption(func(c *runConfig) { c.onStart = append(c.onStart, f) })
+	return runOption(func(c *runConfig) {
+		if f != nil {
+			c.onStart = append(c.onStart, f)
+		}
+	})
 }
 
 // OnCheckpoint calls f after each committed checkpoint. f runs on the path of
 // an epoch: it must be quick.
 func OnCheckpoint(f func(Checkpoint)) RunOption {
-	return runOption(func(c *runConfig) { c.onCheck = append(c.onCheck, f) })
+	return runOption(func(c *runConfig) {
+		if f != nil {
+			c.onCheck = append(c.onCheck, f)
+		}
+	})
 }
 
 // OnWait calls f when a start or a commit has to wait, with what for.
 func OnWait(f func(what string)) RunOption {
-	return runOption(func(c *runConfig) { c.onWait = append(c.onWait, f) })
+	return runOption(func(c *runConfig) {
+		if f != nil {
+			c.onWait = append(c.onWait, f)
+		}
+	})
 }

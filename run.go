@@ -59,7 +59,7 @@ func (j *Job) execute(ctx context.Context, conf runConfig, r *Running) error {
 			return run, nil
 		},
 		Notify:  j.committed,
-		Log:     conf.log.With("job", j.Name()),
+		Log:     conf.log,
 		Observe: func(e control.Event) { r.observe(conf, e) },
 	}, r.handle)
 	if err != nil {
@@ -162,13 +162,14 @@ func (r *Running) Progress() Progress {
 // Started is one start of a job, told before the first record is read.
 type Started struct {
 	Incarnation int64
-	Restored    bool // false: the very first start
-	Epoch       int64
+	Restored    bool  // false: the very first start
+	Epoch       int64 // of the checkpoint; the first record belongs to the next
 	Checkpoint  CheckpointID
 	Keys        int64 // state entries restored
 	Positions   []Position
 	Records     int64 // read up to the checkpoint
-	Took        time.Duration
+	// Took is the time from Run's call to here.
+	Took time.Duration
 }
 
 // Checkpoint is one committed checkpoint.
@@ -181,7 +182,8 @@ type Checkpoint struct {
 	Full      []string  // steps that saved everything, not only what changed
 	Positions []Position
 	Records   int64 // read up to it since the job first started
-	Took      time.Duration
+	// Took is the time from the barrier to the last ledger's commit.
+	Took time.Duration
 }
 
 func (r *Running) observe(conf runConfig, e control.Event) {

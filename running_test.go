@@ -16,7 +16,7 @@ import (
 // countJob counts what an input is fed.
 func countJob(in weir.Source[event], out weir.Sink[weir.Pair[string, int64]]) *weir.Job {
 	job := weir.NewJob("running")
-	job.From("in", in, weir.EventTime(eventTime, 0)).KeyBy(keyOf).Count("count").To("out", out)
+	job.From("in", in, weir.EventTime(eventTime, 0).MaxAhead(0)).KeyBy(keyOf).Count("count").To("out", out)
 	return job
 }
 

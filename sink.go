@@ -168,6 +168,9 @@ type Commit struct {
 	Parent    CheckpointID // what the ledgers name now; zero at genesis
 	Positions []Position   // where the sources stood at the barrier
 	Staged    []byte       // what Prepare returned for the epoch
+	// Empty: no record was read in the epoch and nothing prepared. Genesis is
+	// one, and the checkpoint that notes where new splits begin.
+	Empty bool
 }
 
 // Position is where reading stands in one split of a source.

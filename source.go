@@ -44,7 +44,9 @@ type Locator interface {
 
 // Status is how a reader stands to its split.
 type Status struct {
-	Done, Total int64 // in a unit of the reader's own; Total 0: unknown
+	// Done of Total have been read, in a unit of the reader's own, such as
+	// bytes. Total 0: it isn't known how much there is.
+	Done, Total int64
 	Lag         int64 // records still to read, or -1: unknown
 	// Idle says that there is nothing to read and that others need not wait
 	// for this split's watermark.

@@ -113,6 +113,29 @@ func TestOrderWithinASplit(t *testing.T) {
 	})
 }
 
+// TestOrderAcrossTheWaysOfASplit: records that go different ways and meet again
+// don't overtake each other, through steps of one task.
+func TestOrderAcrossTheWaysOfASplit(t *testing.T) {
+	eachShape(t, func(t *testing.T, opts ...weir.RunOption) {
+		var straight gathered[int]
+		var last gathered[weir.Pair[bool, int]]
+		job := weir.NewJob("ways")
+		yes, no := job.From("in", weir.Slice(numbers(3_000)...)).Split(func(n int) bool { return n%3 == 0 })
+		merged := yes.Map(func(n int) int { return n }).Union(no.Filter(func(int) bool { return true }))
+		merged.To("straight", straight.sink())
+		merged.KeyBy(func(int) bool { return true }).Fold("last", 0, func(_, n int) int { return n }).To("lasts", last.sink())
+		mustRun(t, job, opts...)
+		if got := straight.all(); !slices.Equal(got, numbers(3_000)) {
+			t.Errorf("%d records, not 0 to 2999 in order", len(got))
+		}
+		for i, p := range last.all() {
+			if p.Value != i {
+				t.Fatalf("update %d holds record %d", i, p.Value)
+			}
+		}
+	})
+}
+
 // TestUnionOfTwoSources: both are read to their ends, whatever their lengths.
 func TestUnionOfTwoSources(t *testing.T) {
 	for _, lengths := range [][2]int{{1_500, 700}, {0, 10}, {10, 0}, {0, 0}} {

@@ -39,6 +39,10 @@ func (j *Job) From[T any](id string, src Source[T], opts ...SourceOption[T]) *St
 	for _, o := range opts {
 		o.source(&c)
 	}
+	j.need(id, "event-time function", c.timed && c.time == nil)
+	if j.need(id, "source", src == nil) {
+		return &Stream[T]{job: j, node: j.add(plan.Node{Op: plan.Source, ID: id, EventTime: c.timed})}
+	}
 	if check, ok := src.(interface{ Check() error }); ok {
 		if err := check.Check(); err != nil {
 			j.fail(id, err)
@@ -110,6 +114,7 @@ func step[T, R any](s *Stream[T], op plan.Op, mk func(at data.At, next data.Out[
 
 // Map turns every record into another.
 func (s *Stream[T]) Map[R any](f func(T) R) *Stream[R] {
+	s.job.need("map", "function", f == nil)
 	return step(s, plan.Map, func(at data.At, next data.Out[R]) data.Out[T] {
 		return &data.MapOut[T, R]{At: at, F: f, Next: next}
 	})
@@ -118,6 +123,7 @@ func (s *Stream[T]) Map[R any](f func(T) R) *Stream[R] {
 // TryMap is Map for a function that can fail: an error stops the job and names
 // the input record.
 func (s *Stream[T]) TryMap[R any](f func(T) (R, error)) *Stream[R] {
+	s.job.need("try-map", "function", f == nil)
 	return step(s, plan.TryMap, func(at data.At, next data.Out[R]) data.Out[T] {
 		return &data.TryMapOut[T, R]{At: at, F: f, Next: next}
 	})
@@ -126,6 +132,7 @@ func (s *Stream[T]) TryMap[R any](f func(T) (R, error)) *Stream[R] {
 // FlatMap emits any number of records for one. emit must not be called after f
 // has returned.
 func (s *Stream[T]) FlatMap[R any](f func(rec T, emit func(R))) *Stream[R] {
+	s.job.need("flat-map", "function", f == nil)
 	return step(s, plan.FlatMap, func(at data.At, next data.Out[R]) data.Out[T] {
 		return &data.FlatMapOut[T, R]{At: at, F: f, Next: next}
 	})
@@ -133,6 +140,7 @@ func (s *Stream[T]) FlatMap[R any](f func(rec T, emit func(R))) *Stream[R] {
 
 // Filter keeps the records for which keep returns true.
 func (s *Stream[T]) Filter(keep func(T) bool) *Stream[T] {
+	s.job.need("filter", "function", keep == nil)
 	return step(s, plan.Filter, func(at data.At, next data.Out[T]) data.Out[T] {
 		return &data.FilterOut[T]{At: at, F: keep, Next: next}
 	})
@@ -141,6 +149,7 @@ func (s *Stream[T]) Filter(keep func(T) bool) *Stream[T] {
 // Split sends each record one of two ways: yes gets those for which cond
 // returns true, no the others.
 func (s *Stream[T]) Split(cond func(T) bool) (yes, no *Stream[T]) {
+	s.job.need("split", "function", cond == nil)
 	yes = &Stream[T]{job: s.job, node: s.job.add(plan.Node{Op: plan.Split, Inputs: []int{s.node}})}
 	no = side[T](yes, "otherwise")
 	s.outs = append(s.outs, func(b *build, t *data.Task) data.Out[T] {
@@ -154,12 +163,21 @@ func side[T, R any](s *Stream[R], name string) *Stream[T] {
 	return &Stream[T]{job: s.job, node: s.job.add(plan.Node{Op: plan.Split, Inputs: []int{s.node}, Side: name})}
 }
 
-// Union merges streams. Records of one split keep their order; how splits
-// interleave is a matter of timing. It has no tasks of its own: what follows
+// Union merges streams. Records that were read in one task keep their order,
+// also where they came different ways; how tasks interleave is a matter of timing. It has no tasks of its own: what follows
 // runs in those of each input.
 func (s *Stream[T]) Union(others ...*Stream[T]) *Stream[T] {
 	all := append([]*Stream[T]{s}, others...)
 	next := &Stream[T]{job: s.job}
+	way := func(b *build, t *data.Task) data.Out[T] {
+		at := merging{next, t}
+		m, ok := b.merges[at].(*data.Merge[T])
+		if !ok {
+			m = data.NewMerge(next.lower(b, t))
+			b.merges[at] = m
+		}
+		return m.Way()
+	}
 	var inputs []int
 	for _, in := range all {
 		if in.job != s.job {
@@ -167,7 +185,7 @@ func (s *Stream[T]) Union(others ...*Stream[T]) *Stream[T] {
 			continue
 		}
 		inputs = append(inputs, in.node)
-		in.outs = append(in.outs, next.lower)
+		in.outs = append(in.outs, way)
 	}
 	next.node = s.job.add(plan.Node{Op: plan.Union, Inputs: inputs})
 	return next
@@ -177,9 +195,10 @@ func (s *Stream[T]) Union(others ...*Stream[T]) *Stream[T] {
 func (s *Stream[T]) Via[R any](piece func(*Stream[T]) *Stream[R]) *Stream[R] { return piece(s) }
 
 // KeyBy partitions the stream by a key. A key is a string, an integer or bool,
-// or an array or struct of those without padding; a job with another key type
-// isn't run. Keys are equal when their bytes are: Unicode isn't normalised.
+// or an array or struct of those; numbers must not have padding between them. A
+// job with another key type isn't run. Keys are equal when their bytes are: Unicode isn't normalised.
 func (s *Stream[T]) KeyBy[K comparable](key func(T) K) *Keyed[K, T] {
+	s.job.need("key-by", "function", key == nil)
 	kind, err := table.KeyOf[K]()
 	if err != nil {
 		s.job.fail(fmt.Sprintf("#%d (key-by)", len(s.job.graph.Nodes)), err)
@@ -191,6 +210,9 @@ func (s *Stream[T]) KeyBy[K comparable](key func(T) K) *Keyed[K, T] {
 // To ends the stream in a sink with the given id.
 func (s *Stream[T]) To(id string, sink Sink[T]) {
 	j := s.job
+	if j.need(id, "sink", sink == nil) {
+		return
+	}
 	if check, ok := sink.(interface{ Check() error }); ok {
 		if err := check.Check(); err != nil {
 			j.fail(id, err)

@@ -35,11 +35,16 @@ type Result[K comparable, V any] struct {
 // record was read, was at or past the window's end plus its lateness. Other
 // splits have no say in it, and so the same input gives the same result however
 // splits interleave. Late records are counted and dropped, or see Late.
+//
+// The event time of a result is the last nanosecond of its window, so that
+// windows behind windows line up. A result that a record caused at once is as
+// late as that record; one that a watermark or a barrier caused never is.
 func (k *Keyed[K, T]) Window(w window.Window) *Windowed[K, T] {
 	return &Windowed[K, T]{k: k, w: w}
 }
 
-// Late returns the records that were late for their window.
+// Late returns the records that were late for their window. It must be called
+// before the job is run.
 func (w *Windowed[K, T]) Late() *Stream[T] {
 	if w.late == nil {
 		j := w.k.s.job
@@ -59,6 +64,7 @@ func (w *Windowed[K, T]) Count(id string) *Stream[Result[K, int64]] {
 // start. result makes what is emitted: a method can't name a Result of T.
 func (w *Windowed[K, T]) Reduce[R any](id string, combine func(acc, rec T) T, result func(key K, span window.Span, acc T) R) *Stream[R] {
 	var zero T
+	w.k.s.job.need(id, "function", combine == nil || result == nil)
 	c := data.WindowConfig[K, T, T, R]{Add: combine, First: func(rec T) T { return rec }}
 	c.Make = func(key K, start int64, acc T) R { return result(key, w.w.Span(start), acc) }
 	return windowed(w, id, "reduce", c, zero)
@@ -67,6 +73,10 @@ func (w *Windowed[K, T]) Reduce[R any](id string, combine func(acc, rec T) T, re
 // Aggregate folds the records of each key and window. The accumulator's type is
 // what is saved in checkpoints.
 func (w *Windowed[K, T]) Aggregate[A, R any](id string, a agg.Aggregate[T, A, R]) *Stream[Result[K, R]] {
+	if w.k.s.job.need(id, "aggregate", a == nil) {
+		var zero A
+		return windowed(w, id, "aggregate", data.WindowConfig[K, T, A, Result[K, R]]{}, zero)
+	}
 	c := data.WindowConfig[K, T, A, Result[K, R]]{Add: a.Add}
 	c.Make = makeResult[K](w, a.Result)
 	return windowed(w, id, "aggregate", c, a.Zero())

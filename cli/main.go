@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,14 +69,22 @@ func Main(build Build, opts ...Option) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
+		first := time.Now()
 		fmt.Fprintln(a.stderr, "stopping: taking a last checkpoint; a second signal exits at once")
 		cancel()
-		<-signals
-		os.Exit(ExitSignal)
+		for range signals {
+			if time.Since(first) > oneRequest {
+				os.Exit(ExitSignal)
+			}
+		}
 	}()
 	code := a.execute(ctx, os.Args[1:])
 	os.Exit(code)
 }
+
+// oneRequest is how long signals count as the same wish to stop: some tools send
+// them twice, to the process and to its group.
+const oneRequest = 250 * time.Millisecond
 
 // execute runs one command line and returns its exit code.
 func (a *app) execute(ctx context.Context, args []string) int {

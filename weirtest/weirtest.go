@@ -13,6 +13,7 @@ package weirtest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/weirstream/weir"
@@ -45,10 +46,15 @@ func Start(t testing.TB, job *weir.Job, opts ...weir.RunOption) *Run {
 }
 
 // Settle returns when everything that was sent has passed every step, without a
-// barrier. It fails the test when the job has failed.
+// barrier. A job that has ended well has settled; one that has failed fails the
+// test.
 func (r *Run) Settle() {
 	r.t.Helper()
-	if err := r.running.Settle(r.t.Context()); err != nil {
+	err := r.running.Settle(r.t.Context())
+	if errors.Is(err, weir.ErrEnded) {
+		err = r.running.Wait()
+	}
+	if err != nil {
 		r.t.Fatalf("settle: %v", err)
 	}
 }

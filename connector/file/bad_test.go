@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/weirstream/weir"
 	"github.com/weirstream/weir/codec"
 	"github.com/weirstream/weir/connector/file"
 )
@@ -122,10 +123,10 @@ func TestPositionsThatAreNoLongerLines(t *testing.T) {
 		name, data, at string
 		says           []string // none: it can be read from
 	}{
-		{"in a line", "one\ntwo\n", "2", []string{"position 2 is not the start of a line", `the byte before it is "n"`, "start the job over"}},
+		{"in a line", "one\ntwo\n", "2", []string{"position 2 is not the start of a line", `the byte before it is "n"`, "start the job over with --start-over (StartOver)"}},
 		{"before a line's end", "one\ntwo\n", "3", []string{"not the start of a line"}},
 		{"the last line was continued", "one\ntwo, and more\n", "7", []string{"position 7 is not the start of a line", "its last line was continued"}},
-		{"beyond the end", "one\n", "5", []string{"position 5 is out of range", "only 4 bytes", "truncated or replaced"}},
+		{"beyond the end", "one\n", "5", []string{"position 5 is out of range", "only 4 bytes", "truncated or replaced", "--start-over (StartOver)"}},
 		{"emptied", "", "4", []string{"position 4 is out of range", "only 0 bytes"}},
 		{"at the end", "one\n", "4", nil},
 		{"at the end of a line without its own", "one", "3", nil},
@@ -141,6 +142,9 @@ func TestPositionsThatAreNoLongerLines(t *testing.T) {
 				r, err := text(path).Open(t.Context(), path, []byte(tt.at))
 				if len(tt.says) > 0 {
 					wantError(t, err, append(tt.says, path)...)
+					if !errors.Is(err, weir.ErrRefused) {
+						t.Errorf("%v is not weir.ErrRefused", err)
+					}
 					return
 				}
 				if err != nil {
@@ -164,6 +168,9 @@ func TestFileGoneSinceTheCheckpoint(t *testing.T) {
 	}
 	_, err := src.Open(t.Context(), path, []byte("4"))
 	wantError(t, err, path, "doesn't exist")
+	if !errors.Is(err, weir.ErrInput) {
+		t.Errorf("%v is not weir.ErrInput", err)
+	}
 }
 
 // The line's number is counted after the fact; without the file the error is

@@ -10,6 +10,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/weirstream/weir"
 )
 
 // format is how a file's bytes are packed.
@@ -90,13 +92,19 @@ func (in *input) start() error {
 	switch found := formatByMagic(head[:n]); {
 	case found == in.format:
 	case in.format == plain:
-		return fmt.Errorf("input file %q holds %s data, but its name doesn't end in %s; rename or decompress it", in.path, found, suffix(found))
+		return fmt.Errorf("%w: input file %q holds %s data, but its name doesn't end in %s; rename or decompress it", weir.ErrInput, in.path, found, suffix(found))
+	case n == 0:
+		return fmt.Errorf("%w: input file %q has a name for %s data, but is empty; correct the name, or get the file again",
+			weir.ErrInput, in.path, in.format)
 	default:
-		return fmt.Errorf("input file %q has a name for %s data, but begins with %x (%d bytes in all); correct the name, or get the file again",
-			in.path, in.format, head[:n], in.size)
+		return fmt.Errorf("%w: input file %q has a name for %s data, but begins with %x (%d bytes in all); correct the name, or get the file again",
+			weir.ErrInput, in.path, in.format, head[:n], in.size)
 	}
 	if err := in.unpack(); err != nil {
-		return fmt.Errorf("input file %q: its %s header is damaged: %w; get the file again", in.path, in.format, noEOF(err))
+		if in.failed {
+			return fmt.Errorf("input file: %w", err)
+		}
+		return fmt.Errorf("%w: input file %q: its %s header is damaged: %w; get the file again", weir.ErrInput, in.path, in.format, noEOF(err))
 	}
 	return nil
 }

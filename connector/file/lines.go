@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/weirstream/weir"
@@ -83,8 +84,11 @@ type lines[T any] struct {
 	path  string
 	codec codec.Codec[T]
 	conf  config
-	err   error // of the declaration; told when the source is first used
+	err   error // of the declaration
 }
+
+// Check reports what is wrong with the declaration, or nil. It does no I/O.
+func (l *lines[T]) Check() error { return l.err }
 
 // Splits returns the files, sorted by name.
 func (l *lines[T]) Splits(context.Context) ([]string, error) {
@@ -97,7 +101,7 @@ func (l *lines[T]) Splits(context.Context) ([]string, error) {
 	}
 	for _, p := range paths {
 		if !utf8.ValidString(p) {
-			return nil, fmt.Errorf("input file %q: its name is not valid UTF-8, so a checkpoint can't name it; rename it", p)
+			return nil, fmt.Errorf("%w: input file %q: its name is not valid UTF-8, so a checkpoint can't name it; rename it", weir.ErrInput, p)
 		}
 		if err := regular(p); err != nil {
 			return nil, err
@@ -113,11 +117,13 @@ func expand(path string) ([]string, error) {
 		return []string{path}, nil
 	}
 	paths, err := glob(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, filepath.ErrBadPattern), errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: input files %q: %w", weir.ErrInput, path, err)
+	case err != nil:
 		return nil, fmt.Errorf("input files %q: %w", path, err)
-	}
-	if len(paths) == 0 {
-		return nil, fmt.Errorf("input files: nothing matches %q%s: %w", path, workDir(path), fs.ErrNotExist)
+	case len(paths) == 0:
+		return nil, fmt.Errorf("%w: input files: nothing matches %q%s: %w", weir.ErrInput, path, workDir(path), fs.ErrNotExist)
 	}
 	return paths, nil
 }
@@ -161,7 +167,10 @@ func glob(pattern string) ([]string, error) {
 func regular(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("input file %q doesn't exist%s: %w", path, workDir(path), fs.ErrNotExist)
+		return fmt.Errorf("%w: input file %q doesn't exist%s: %w", weir.ErrInput, path, workDir(path), fs.ErrNotExist)
+	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%w: input file: %w", weir.ErrInput, err)
 	}
 	if err != nil {
 		return fmt.Errorf("input file: %w", err)
@@ -175,7 +184,7 @@ func checkMode(path string, mode fs.FileMode) error {
 	case mode.IsRegular():
 		return nil
 	case mode.IsDir():
-		return fmt.Errorf("input file %q is a directory; name a file in it, or a pattern like %q", path, filepath.Join(path, "*.jsonl"))
+		return fmt.Errorf("%w: input file %q is a directory; name a file in it, or a pattern like %q", weir.ErrInput, path, filepath.Join(path, "*.jsonl"))
 	case mode&fs.ModeNamedPipe != 0:
 		what = "a named pipe"
 	case mode&fs.ModeSocket != 0:
@@ -185,7 +194,8 @@ func checkMode(path string, mode fs.FileMode) error {
 	default:
 		what = "no regular file"
 	}
-	return fmt.Errorf("input file %q is %s, which can't be read again from a position after a crash; copy what it holds into a file", path, what)
+	return fmt.Errorf("%w: input file %q is %s, which can't be read again from a position after a crash; copy what it holds into a file",
+		weir.ErrInput, path, what)
 }
 
 // workDir says where a relative path was looked for.
@@ -224,7 +234,8 @@ func offset(split string, at []byte) (int64, error) {
 	}
 	off, err := strconv.ParseInt(string(at), 10, 64)
 	if err != nil || off < 0 || strconv.FormatInt(off, 10) != string(at) {
-		return 0, fmt.Errorf("input file %q: position %.40q is not a byte offset; the checkpoint is of another source, or was changed", split, at)
+		return 0, fmt.Errorf("%w: input file %q: position %.40q is not a byte offset; the checkpoint is of another source, or was changed",
+			weir.ErrRefused, split, at)
 	}
 	return off, nil
 }

@@ -151,12 +151,15 @@ func TestWhatCannotBeInput(t *testing.T) {
 			if tt.is != nil && !errors.Is(err, tt.is) {
 				t.Errorf("error %q is not %q", err, tt.is)
 			}
+			if tt.path != "" && !errors.Is(err, weir.ErrInput) { // "" is a mistake of the declaration
+				t.Errorf("error %q is not weir.ErrInput: a restart would find the same", err)
+			}
 		})
 	}
 	// A file that was there at Splits, or at the checkpoint.
 	for _, split := range []string{"missing.jsonl", "folder", "pipe", os.DevNull} {
-		if _, err := text("file").Open(t.Context(), split, nil); err == nil {
-			t.Errorf("Open(%q) gave no error", split)
+		if _, err := text("file").Open(t.Context(), split, nil); !errors.Is(err, weir.ErrInput) {
+			t.Errorf("Open(%q): got %v, want weir.ErrInput", split, err)
 		}
 	}
 }
@@ -174,6 +177,7 @@ func TestDeclarationErrors(t *testing.T) {
 		{"a huge length", text(path, file.MaxLine(1<<30+1)), "file.MaxLine(1073741825)"},
 	}
 	for _, tt := range tests {
+		wantError(t, tt.src.(interface{ Check() error }).Check(), tt.says)
 		_, err := tt.src.Splits(t.Context())
 		wantError(t, err, tt.says)
 		_, err = tt.src.Open(t.Context(), path, nil)
@@ -197,8 +201,8 @@ func TestNameAndMagicMustAgree(t *testing.T) {
 		{"a.zst", gz, []string{"a name for zstd data", "begins with 1f8b08"}},
 		{"a.jsonl", gz, []string{"holds gzip data", "doesn't end in .gz"}},
 		{"a.jsonl", zs, []string{"holds zstd data", "doesn't end in .zst"}},
-		{"a.gz", "", []string{"(0 bytes in all)"}},
-		{"a.zst", "", []string{"(0 bytes in all)"}},
+		{"a.gz", "", []string{"a name for gzip data, but is empty"}},
+		{"a.zst", "", []string{"a name for zstd data, but is empty"}},
 		{"a.zst", zs[:3], []string{"(3 bytes in all)"}},
 		{"a.gz", gz[:9], []string{"header is damaged", "unexpected EOF"}},
 		{"a.zst", skippable, nil},
@@ -209,6 +213,9 @@ func TestNameAndMagicMustAgree(t *testing.T) {
 		r, err := file.Lines(path, codec.Bytes()).Open(t.Context(), path, nil)
 		if len(tt.says) > 0 {
 			wantError(t, err, append(tt.says, path)...)
+			if !errors.Is(err, weir.ErrInput) {
+				t.Errorf("%s with %q: %v is not weir.ErrInput", tt.name, tt.data, err)
+			}
 			continue
 		}
 		if err != nil {

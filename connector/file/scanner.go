@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/weirstream/weir"
 )
 
 const bufferSize = 256 << 10
@@ -136,9 +138,9 @@ func (s *scanner) seek(ctx context.Context, off int64) error {
 	}
 	switch {
 	case s.wr > 0:
-		return fmt.Errorf("input file %q: position %d is not the start of a line (the byte before it is %q): "+
+		return fmt.Errorf("%w: input file %q: position %d is not the start of a line (the byte before it is %q): "+
 			"the file was replaced, or its last line was continued, since the checkpoint; "+
-			"put the file back as it was, or start the job over", s.in.path, off, string([]byte{last}))
+			"put the file back as it was, or start the job over with --start-over (StartOver)", weir.ErrRefused, s.in.path, off, string([]byte{last}))
 	case !errors.Is(s.err, io.EOF):
 		return s.broken(s.err)
 	}
@@ -172,8 +174,9 @@ func (s *scanner) skip(ctx context.Context, off int64) (last byte, err error) {
 }
 
 func outOfRange(path string, off, size int64) error {
-	return fmt.Errorf("input file %q: position %d is out of range, the file has only %d bytes of data: "+
-		"it was truncated or replaced since the checkpoint; put it back as it was, or start the job over", path, off, size)
+	return fmt.Errorf("%w: input file %q: position %d is out of range, the file has only %d bytes of data: "+
+		"it was truncated or replaced since the checkpoint; put it back as it was, or start the job over with --start-over (StartOver)",
+		weir.ErrRefused, path, off, size)
 }
 
 // countLines counts the line ends before the offset.

@@ -66,13 +66,14 @@ func (b *batch) reset() {
 	b.cells, b.keys, b.arena = b.cells[:0], b.keys[:0], b.arena[:0]
 }
 
-// put adds the row at p, or replaces the one with its key.
+// put adds the row at p, or replaces the one with its key. After an error the
+// batch is as it was: a courier may still write it.
 func (b *batch) put(p unsafe.Pointer) error {
 	if err := b.encodeKey(p); err != nil {
 		return b.describe(p, err)
 	}
-	if len(b.arena)+len(b.scratch) > maxArena {
-		return b.describe(p, errTooMuch)
+	if err := b.check(p); err != nil {
+		return b.describe(p, err)
 	}
 	row, found := b.locate()
 	cells := b.cells[row*len(b.lay.cols) : (row+1)*len(b.lay.cols)]
@@ -81,25 +82,50 @@ func (b *batch) put(p unsafe.Pointer) error {
 		if c.key {
 			continue
 		}
-		var err error
-		switch c.kind {
+		switch c.kind { // without errors, after check
 		case kindText:
 			s := *(*string)(unsafe.Add(p, c.offset))
-			if err = checkText(s); err == nil {
-				cells[i], err = b.keep(unsafe.Slice(unsafe.StringData(s), len(s)), cells[i], found)
-			}
+			cells[i] = b.keep(unsafe.Slice(unsafe.StringData(s), len(s)), cells[i], found)
 		case kindBlob:
-			cells[i], err = b.keep(*(*[]byte)(unsafe.Add(p, c.offset)), cells[i], found)
+			cells[i] = b.keep(*(*[]byte)(unsafe.Add(p, c.offset)), cells[i], found)
 		case kindTime:
-			if b.scratch, err = appendTime(b.scratch[:0], *(*time.Time)(unsafe.Add(p, c.offset))); err == nil {
-				cells[i], err = b.keep(b.scratch, cells[i], found)
-			}
+			b.scratch, _ = appendTime(b.scratch[:0], *(*time.Time)(unsafe.Add(p, c.offset)))
+			cells[i] = b.keep(b.scratch, cells[i], found)
 		default:
-			cells[i], err = c.number(p)
+			cells[i], _ = c.number(p)
+		}
+	}
+	return nil
+}
+
+// check refuses what put couldn't keep as it is. The key, in scratch, has been
+// looked at.
+func (b *batch) check(p unsafe.Pointer) error {
+	need := len(b.arena) + len(b.scratch)
+	for i := range b.lay.cols {
+		c := &b.lay.cols[i]
+		if c.key {
+			continue
+		}
+		var err error
+		switch f := unsafe.Add(p, c.offset); c.kind {
+		case kindText:
+			need += len(*(*string)(f))
+			err = checkText(*(*string)(f))
+		case kindBlob:
+			need += len(*(*[]byte)(f))
+		case kindTime:
+			need += len(time.RFC3339Nano)
+			err = checkTime((*(*time.Time)(f)).UTC())
+		case kindUint, kindFloat:
+			_, err = c.number(p)
 		}
 		if err != nil {
-			return b.describe(p, fmt.Errorf("column %q: %w", c.name, err))
+			return fmt.Errorf("column %q: %w", c.name, err)
 		}
+	}
+	if need > maxArena {
+		return errTooMuch
 	}
 	return nil
 }
@@ -201,17 +227,14 @@ func (b *batch) grow() {
 }
 
 // keep copies v into the arena, over the value that it replaces if it fits.
-func (b *batch) keep(v []byte, cell uint64, replace bool) (uint64, error) {
+func (b *batch) keep(v []byte, cell uint64, replace bool) uint64 {
 	if old := span(cell); replace && len(v) <= int(uint32(old)) {
 		copy(b.bytes(old), v)
-		return uint64(newSpan(int(old>>32), len(v))), nil
-	}
-	if len(b.arena)+len(v) > maxArena {
-		return 0, errTooMuch
+		return uint64(newSpan(int(old>>32), len(v)))
 	}
 	off := len(b.arena)
 	b.arena = append(b.arena, v...)
-	return uint64(newSpan(off, len(v))), nil
+	return uint64(newSpan(off, len(v)))
 }
 
 // number reads a field that fits a cell as it is.
@@ -272,10 +295,17 @@ func checkText(s string) error {
 
 func appendTime(dst []byte, t time.Time) ([]byte, error) {
 	t = t.UTC()
-	if y := t.Year(); y < 0 || y > 9999 {
-		return dst, fmt.Errorf("the year %d can't be written in RFC 3339, which knows 0 to 9999", y)
+	if err := checkTime(t); err != nil {
+		return dst, err
 	}
 	return t.AppendFormat(dst, time.RFC3339Nano), nil
+}
+
+func checkTime(utc time.Time) error {
+	if y := utc.Year(); y < 0 || y > 9999 {
+		return fmt.Errorf("the year %d can't be written in RFC 3339, which knows 0 to 9999", y)
+	}
+	return nil
 }
 
 // clip keeps error messages readable.
@@ -298,7 +328,7 @@ func (b *batch) describe(p unsafe.Pointer, err error) error {
 		case kindBlob:
 			v = clip(string(*(*[]byte)(f)))
 		case kindTime:
-			v = (*(*time.Time)(f)).UTC().String()
+			v = (*(*time.Time)(f)).UTC().Format(time.RFC3339Nano) // as it is stored
 		case kindUint:
 			if v, _ = c.number(p); c.size == 8 {
 				v = *(*uint64)(f)

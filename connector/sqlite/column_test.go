@@ -188,3 +188,40 @@ func TestValuesRefused(t *testing.T) {
 		}
 	}
 }
+
+// A row's key reads in an error as it does in the table.
+func TestTimeKeyInErrors(t *testing.T) {
+	type row struct {
+		At time.Time
+		S  string
+	}
+	at := time.Date(2026, 3, 1, 13, 0, 0, 0, time.FixedZone("", 3600))
+	err := put(newBatch(Upsert[row]("x.db", "t", "at").layout), row{at, "\x00"})
+	if err == nil || !strings.Contains(err.Error(), `row at="2026-03-01T12:00:00Z": `) {
+		t.Errorf("a bad value: %v", err)
+	}
+	s := Upsert[row](database(t), "t", "at")
+	exec(t, other(t, s.path), s.layout.create(),
+		"CREATE TRIGGER bad BEFORE INSERT ON t BEGIN SELECT RAISE(ABORT, 'no'); END")
+	err = begin(t.Context(), t, s, 1).commit(t.Context(), row{at, "x"})
+	if err == nil || !strings.Contains(err.Error(), `row at="2026-03-01T12:00:00Z": `) {
+		t.Errorf("a refused row: %v", err)
+	}
+}
+
+// A row that is refused leaves the batch as it was: the courier of an eager
+// sink may still come for it.
+func TestRefusedRowIsNotKept(t *testing.T) {
+	s := Upsert[everything](database(t), "t", "k").Eager()
+	r := begin(t.Context(), t, s, 1)
+	check(t, r.w.Write([]everything{{K: "a", S: "first"}}, []int64{0}))
+	for _, bad := range []everything{{K: "a", S: "later", F: math.NaN()}, {K: "b", S: "x", F: math.NaN()}} {
+		if err := r.w.Write([]everything{bad}, []int64{0}); !errors.Is(err, weir.ErrInput) {
+			t.Fatalf("%s: got %v, want weir.ErrInput", bad.K, err)
+		}
+	}
+	check(t, r.p.Flush(t.Context()))
+	if got := list(t, other(t, s.path), "SELECT k, s FROM t"); len(got) != 1 || got[0] != "a first" {
+		t.Errorf("rows are %q, want only the first", got)
+	}
+}

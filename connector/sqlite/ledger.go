@@ -23,6 +23,7 @@ const createLedger = `CREATE TABLE IF NOT EXISTS weir_ledger (
 	sink        TEXT    NOT NULL,
 	worker      INTEGER NOT NULL,
 	job         TEXT    NOT NULL,
+	tbl         TEXT    NOT NULL,
 	incarnation INTEGER NOT NULL,
 	nonce       TEXT    NOT NULL,
 	checkpoint  TEXT    NOT NULL,
@@ -33,14 +34,18 @@ const createLedger = `CREATE TABLE IF NOT EXISTS weir_ledger (
 const (
 	fenceLedger = `UPDATE weir_ledger SET incarnation = ?1, nonce = ?2, job = ?3, updated_at = ?4
 WHERE job_uuid = ?5 AND sink = ?6 AND worker = 0 AND incarnation < ?1`
-	makeLedger = `INSERT INTO weir_ledger (job_uuid, sink, worker, job, incarnation, nonce, checkpoint, updated_at)
-VALUES (?, ?, 0, ?, ?, ?, '', ?)`
+	makeLedger = `INSERT INTO weir_ledger (job_uuid, sink, worker, job, tbl, incarnation, nonce, checkpoint, updated_at)
+VALUES (?, ?, 0, ?, '', ?, ?, '', ?)`
 	readLedger    = `SELECT incarnation, nonce, checkpoint FROM weir_ledger WHERE job_uuid = ? AND sink = ? AND worker = 0`
 	foreignLedger = `SELECT job_uuid FROM weir_ledger WHERE job = ? AND sink = ? AND job_uuid <> ? LIMIT 1`
 	// No start of a run that was given up can be newer than this.
 	giveUpLedger = `UPDATE weir_ledger SET incarnation = 4611686018427387904, nonce = ?1, updated_at = ?2 WHERE job = ?3 AND sink = ?4 AND job_uuid <> ?5`
 	moveLedger   = `UPDATE weir_ledger SET checkpoint = ?1, updated_at = ?2
 WHERE job_uuid = ?3 AND sink = ?4 AND worker = 0 AND incarnation = ?5 AND nonce = ?6 AND checkpoint = ?7`
+	// Rows that were given up stand in nobody's way.
+	tableLedger = `SELECT job, sink, job_uuid FROM weir_ledger WHERE tbl = ?1 COLLATE NOCASE AND job <> ?2 AND job_uuid <> ?3 AND incarnation < 4611686018427387904
+ORDER BY job, sink LIMIT 1`
+	claimLedger = `UPDATE weir_ledger SET tbl = ?1 WHERE job_uuid = ?2 AND sink = ?3 AND worker = 0 AND tbl <> ?1`
 )
 
 // ledgerRow is what a ledger says.
@@ -78,7 +83,7 @@ func (p *participant) fenceSink(ctx context.Context, sink string, create bool) (
 	case err != nil:
 		return weir.Ledger{}, err
 	case row.found && changed == 0:
-		return weir.Ledger{}, p.fenced(sink, row)
+		return weir.Ledger{}, p.late(sink, row)
 	case row.found:
 		id, err := parseID(row.checkpoint)
 		if err != nil {
@@ -171,6 +176,40 @@ func (p *participant) own(ctx context.Context, sink string) error {
 func (p *participant) fenced(sink string, row ledgerRow) error {
 	return fmt.Errorf("%w: incarnation %d (%s) can't write to %s: the ledger of sink %q names incarnation %d (%s)",
 		weir.ErrFenced, p.by.Number, p.by.Nonce, p.path, sink, row.by.Number, row.by.Nonce)
+}
+
+// late says why a ledger can't be claimed.
+func (p *participant) late(sink string, row ledgerRow) error {
+	if row.by.Number == p.by.Number && row.by.Nonce != p.by.Nonce {
+		return fmt.Errorf("%w: this state directory is a copy or comes from a backup: the ledger of sink %q in %s names incarnation %d (%s), "+
+			"which this directory's log doesn't have: start with the directory that has it, or start over with --start-over (StartOver) in an empty one",
+			weir.ErrRefused, sink, p.path, row.by.Number, row.by.Nonce)
+	}
+	return fmt.Errorf("%w; or, if no newer process runs, this state directory is a copy or comes from a backup, or its results were given up",
+		p.fenced(sink, row))
+}
+
+// claimTable notes in a sink's ledger which table it writes, unless another
+// job does: each would write over the other's rows. It runs in a transaction.
+func (p *participant) claimTable(ctx context.Context, t *table) error {
+	var other [3]string
+	err := p.c.query(ctx, "look for other jobs", tableLedger, []any{t.layout.table, p.job.Name, p.job.UUID}, func(v []driver.Value) error {
+		for i := range other {
+			other[i] = fmt.Sprint(v[i])
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if other != [3]string{} {
+		return fmt.Errorf("%w: the table %q in %s is written by the job %q (sink %q, run %s): "+
+			"name another table or another database for sink %q; or, if that job is gone for good, delete its rows from %s "+
+			"(DELETE FROM %[8]s WHERE job_uuid = '%[6]s')",
+			weir.ErrRefused, t.layout.table, p.path, other[0], other[1], other[2], t.sink, ledgerTable)
+	}
+	_, err = p.c.exec(ctx, "claim table", claimLedger, t.layout.table, p.job.UUID, t.sink)
+	return err
 }
 
 // stamp is the time for updated_at, which is for people only.

@@ -256,3 +256,34 @@ func TestEagerFailure(t *testing.T) {
 		t.Errorf("rows are %q", got)
 	}
 }
+
+// A task fills the batch that the courier, finding it empty, leaves to it: the
+// courier mustn't look at it again, take it or recycle it.
+func TestEagerFlushWhileWriting(t *testing.T) {
+	const n = 2000
+	s := counts(database(t)).Eager()
+	m := &machine{} // the courier never lingers
+	r := begin(m.context(t), t, s, 1)
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < n && err == nil; i++ {
+			err = r.w.Write([]count{{fmt.Sprint(i), int64(i)}}, []int64{0})
+			runtime.Gosched()
+		}
+		ended <- err
+	}()
+	for writing := true; writing; {
+		select {
+		case err := <-ended:
+			check(t, err)
+			writing = false
+		default:
+			check(t, r.p.Flush(t.Context()))
+		}
+	}
+	check(t, r.p.Flush(t.Context()))
+	if got := list(t, other(t, s.path), "SELECT count(*), sum(clicks), sum(ad = clicks) FROM counts"); got[0] != fmt.Sprint(n, n*(n-1)/2, n) {
+		t.Errorf("count, sum and whole rows are %q", got)
+	}
+}

@@ -84,14 +84,16 @@ func (p *participant) attach(ctx context.Context, sink string, l *layout, limit 
 // been committed. It runs in a transaction.
 func (p *participant) ensure(ctx context.Context, t *table) error {
 	there, err := p.c.checkTable(ctx, t.layout)
-	if err != nil || there {
+	ledger := p.ledgers[t.sink]
+	if err != nil || !ledger.Found {
+		return err // without a ledger Fence's caller is told, and won't go on
+	}
+	if err := p.claimTable(ctx, t); err != nil || there {
 		return err
 	}
-	if ledger := p.ledgers[t.sink]; !ledger.Found {
-		return nil // Fence's caller is told, and won't go on
-	} else if !ledger.ID.IsZero() {
+	if !ledger.ID.IsZero() {
 		return fmt.Errorf("%w: the table %q is gone from %s, but its ledger says that rows up to checkpoint %s were "+
-			"committed: restore the database from a backup, or start over", weir.ErrRefused, t.layout.table, p.path, ledger.ID)
+			"committed: restore the database from a backup, or start over with --start-over (StartOver)", weir.ErrRefused, t.layout.table, p.path, ledger.ID)
 	}
 	return p.c.run(ctx, "create table", t.layout.create())
 }
@@ -222,8 +224,8 @@ func (p *participant) writeEpoch(ctx context.Context, c weir.Commit) error {
 		return nil
 	case len(c.Staged) > 0:
 		return p.writeStaged(ctx, c.Staged)
-	case c.Parent.IsZero():
-		return nil // genesis: there are no rows yet
+	case c.Empty, c.Parent.IsZero():
+		return nil
 	}
 	return fmt.Errorf("%w: the rows of checkpoint %s aren't in memory and weren't kept with it: "+
 		"restore the checkpoint that the ledger names, %s", weir.ErrRefused, c.ID, c.Parent)
@@ -282,7 +284,7 @@ func (p *participant) ledgerTable(ctx context.Context) (bool, error) {
 		}
 		return true, p.c.run(ctx, "create ledger", createLedger)
 	}
-	for _, want := range []string{"job_uuid", "sink", "worker", "job", "incarnation", "nonce", "checkpoint", "updated_at"} {
+	for _, want := range []string{"job_uuid", "sink", "worker", "job", "tbl", "incarnation", "nonce", "checkpoint", "updated_at"} {
 		if _, ok := columns[want]; !ok {
 			return false, fmt.Errorf("%w: the table %s in %s has no column %q, so it isn't a ledger of this version of weir: "+
 				"rename it, or name another database", weir.ErrRefused, ledgerTable, p.path, want)

@@ -32,11 +32,12 @@
 // primary key and WITHOUT ROWID. A table that exists must fit: it may have
 // more columns, indexes and triggers of the user's own. The table weir_ledger
 // beside it says which checkpoint the rows belong to; it must stay in the same
-// database.
+// database. Two jobs can't write one table: the second is refused.
 //
 // While another process holds the write lock, writes wait and are tried again
-// as whole transactions for as long as the job runs; after a second of it they
-// say so.
+// as whole transactions for as long as the job runs. After a second of it the
+// job is told, through [weir.OnWait] and as a message to [weir.Logger]; a run
+// with neither option waits without a word.
 package sqlite
 
 import (

@@ -129,7 +129,7 @@ func TestRefusals(t *testing.T) {
 		{name: "another job's state", state: in("other"), code: 11, says: []string{in("other"), `belongs to job "sums"`, `"ad-clicks"`}},
 		{name: "another sink", db: in("done.db"), state: in("done"), more: []string{"--sink", upsert}, code: 11, says: []string{"ad-minute was transactional", "set it back"}},
 		{name: "another database", state: in("done"), code: 11, says: []string{"done.db", "set it back"}},
-		{name: "another state, same database", db: in("done.db"), code: 11, says: []string{"done.db", "another run", "start over"}},
+		{name: "another state, same database", db: in("done.db"), code: 11, says: []string{"done.db", "another run", "--start-over"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			own := in(strconv.Itoa(i))

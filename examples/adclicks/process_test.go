@@ -298,7 +298,8 @@ func (p *process) stop(db string) {
 	p.t.Helper()
 	p.poll("a moment without the write lock", func() bool {
 		p.signal(syscall.SIGSTOP)
-		release, err := tryLock(p.t, db, 50) // by when the signal has reached all its threads
+		p.poll("a stop", p.stopped)
+		release, err := tryLock(p.t, db, 0)
 		if err == nil {
 			release()
 			return true
@@ -306,6 +307,25 @@ func (p *process) stop(db string) {
 		p.signal(syscall.SIGCONT)
 		return false
 	})
+}
+
+// stopped reports whether the signal has reached every thread: one that syncs a
+// file is stopped only behind that, and the others go on until then.
+func (p *process) stopped() bool {
+	pid := fmt.Sprint(p.cmd.Process.Pid)
+	threads, err := filepath.Glob(filepath.Join("/proc", pid, "task", "*", "stat"))
+	if err != nil || len(threads) == 0 {
+		state, err := exec.Command("ps", "-o", "state=", "-p", pid).Output()
+		return err == nil && strings.HasPrefix(strings.TrimSpace(string(state)), "T")
+	}
+	for _, path := range threads {
+		b, err := os.ReadFile(path)
+		_, state, _ := strings.Cut(string(b), ") ") // behind the name
+		if err != nil || !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return true
 }
 
 func TestSecondProcessIsRefused(t *testing.T) {

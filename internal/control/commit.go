@@ -26,6 +26,7 @@ type committer struct {
 	tell        func(Event) // from whichever goroutine it works in
 	notify      func(context.Context, []data.SplitState) error
 	warn        *slog.Logger
+	empty       bool // the epoch that is committed has no records
 }
 
 // party is a connected participant and what its ledgers named when it was
@@ -114,12 +115,14 @@ func (c *committer) each(which func(*party) bool, id log.ID, m *log.Manifest) er
 
 func (c *committer) commit(p *party, id log.ID, m *log.Manifest) error {
 	return c.patiently(fmt.Sprintf("commit epoch %d in %s", m.Epoch, p.Name), func(ctx context.Context) error {
-		return p.Commit(ctx, Commit{Epoch: m.Epoch, ID: id, Parent: m.Parent, Positions: m.Splits, Staged: m.Staged[p.Name]})
+		return p.Commit(ctx, Commit{Epoch: m.Epoch, ID: id, Parent: m.Parent, Positions: m.Splits, Staged: m.Staged[p.Name], Empty: c.empty})
 	})
 }
 
 // commitAll takes a checkpoint that nothing has to be prepared for.
 func (c *committer) commitAll(m *log.Manifest) (log.ID, error) {
+	c.empty = true
+	defer func() { c.empty = false }()
 	id, err := c.enter(m)
 	if err == nil {
 		err = c.decide(id, m)

@@ -94,6 +94,7 @@ type Commit struct {
 	ID, Parent log.ID
 	Positions  []data.SplitState
 	Staged     []byte
+	Empty      bool // no record was read in the epoch
 }
 
 // Event is something that happened on the path of an epoch, for progress

@@ -62,9 +62,9 @@ func (j *job) explain(err error) error {
 	if errors.Is(err, ErrFenced) || errors.Is(err, ErrRefused) {
 		return err
 	}
-	last := "the checkpoints in " + j.where + " are as they were"
+	last := "no checkpoint was changed"
 	if m := j.last.m; m != nil {
-		last = fmt.Sprintf("the last good checkpoint is that of epoch %d in log slot %d, where a restart goes on", m.Epoch, j.last.id.Slot)
+		last = fmt.Sprintf("the last good checkpoint is that of epoch %d, log slot %d", m.Epoch, j.last.id.Slot)
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

@@ -3,7 +3,9 @@ package data
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // ErrInput is what a job stops with because of its input or a user function:
@@ -42,16 +44,47 @@ func (e *RecordError) Unwrap() []error { return []error{ErrInput, e.Err} }
 // PanicError is a panic in a user function.
 type PanicError struct {
 	Value any
-	Stack []byte
+	Stack []byte // of the task's goroutine, as runtime/debug prints it
+	at    string
 }
 
 // Error implements error.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic in a user function: %v", e.Value) }
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("panic in a user function: %v%s", e.Value, e.at)
+}
 
-func newPanic(v any) *PanicError { return &PanicError{Value: v, Stack: debug.Stack()} }
+func newPanic(v any) *PanicError {
+	return &PanicError{Value: v, Stack: debug.Stack(), at: panicFrame()}
+}
 
-// sinkError marks an error that isn't the record's fault.
-type sinkError struct{ err error }
+// panicFrame is the innermost frame that is neither the runtime's nor ours:
+// where a user will look first.
+func panicFrame() string {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, own) {
+			return fmt.Sprintf(" (in %s, %s:%d)", f.Function, f.File, f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// own is the prefix of the engine's functions.
+const own = "github.com/weirstream/weir/internal/data."
+
+// errGoexit is a user function that ended its task's goroutine.
+var errGoexit = errors.New("the user function ended its goroutine: runtime.Goexit, or t.Fatal and its like in a test, which must be called by the test itself")
+
+// sinkError marks an error that isn't the record's fault: the same record may
+// pass at the next start.
+type sinkError struct {
+	err   error
+	exact bool // it is known which record the sink was at
+}
 
 func (e sinkError) Error() string { return e.err.Error() }
 func (e sinkError) Unwrap() error { return e.err }
@@ -64,8 +97,16 @@ func (t *Task) blame(err error) error {
 		return err
 	}
 	step := t.run.stepName(t.Step)
-	if errors.As(err, &sink) {
-		return fmt.Errorf("step %s, task %s: %w", step, t.name, sink.err)
+	origin := t.Origin
+	if t.writing != nil {
+		origin = t.writing.culprit()
 	}
-	return &RecordError{Step: step, Task: t.name, Where: t.run.locate(t.Origin), Err: err}
+	if errors.As(err, &sink) {
+		where := ""
+		if sink.exact {
+			where = "; input: " + t.run.locate(origin)
+		}
+		return fmt.Errorf("step %s, task %s: %w%s", step, t.name, sink.err, where)
+	}
+	return &RecordError{Step: step, Task: t.name, Where: t.run.locate(origin), Err: err}
 }

@@ -2,6 +2,7 @@ package data
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -207,16 +208,21 @@ func (r *Run) Start(ctl Control) {
 	}
 	for _, t := range r.tasks {
 		r.wg.Go(func() {
-			err := t.loop()
-			t.release()
-			if err == nil {
-				return
-			}
-			select {
-			case <-r.done: // the run is over: what broke now doesn't count
-			default:
-				ctl.Failed(err)
-			}
+			err := errGoexit // unless loop returns
+			defer func() {
+				t.release()
+				select {
+				case <-r.done: // the run is over: what broke now doesn't count
+				default:
+					switch {
+					case errors.Is(err, errGoexit):
+						ctl.Failed(t.blame(err))
+					case err != nil:
+						ctl.Failed(err)
+					}
+				}
+			}()
+			err = t.loop()
 		})
 	}
 }

@@ -440,10 +440,10 @@ const (
 func badTime(tm, now time.Time, ahead time.Duration) error {
 	switch {
 	case tm.IsZero():
-		return fmt.Errorf("the record has no event time (the zero time): every record needs one; filter it out before, or fix the event-time function")
+		return fmt.Errorf("the record has no event time (the zero time): correct the input, or let the event-time function give such a record another time")
 	case tm.Unix() < earliest || tm.Unix() > farthest:
 		return fmt.Errorf("event time %s is absurd: years 1900 to 2261 are taken", tm.UTC().Format(time.RFC3339Nano))
 	}
-	return fmt.Errorf("event time %s is more than %v ahead of the clock (%s): it would make everything after it late; if it is right, raise MaxAhead",
-		tm.UTC().Format(time.RFC3339Nano), ahead, now.UTC().Format(time.RFC3339))
+	return fmt.Errorf("event time %s is more than %.0f hours ahead of the clock (%s): it would make everything after it late; correct the input or, if it is right, raise MaxAhead",
+		tm.UTC().Format(time.RFC3339Nano), ahead.Hours(), now.UTC().Format(time.RFC3339))
 }

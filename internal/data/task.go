@@ -85,8 +85,10 @@ type Task struct {
 	splits func() []SplitState // of a source task
 	wm     int64
 	err    error
-	body   func() error // of a source task
-	cmd    chan Mark    // to a source task
+	// writing is the sink that is being handed a batch, if any.
+	writing interface{ culprit() int64 }
+	body    func() error // of a source task
+	cmd     chan Mark    // to a source task
 }
 
 const noOrigin = -1
