@@ -35,7 +35,7 @@ func TestDiskFaults(t *testing.T) {
 			var cases []fault
 			for i, f := range faults {
 				n := 0
-				stride := 2
+				stride := 3
 				if underRace || testing.Short() {
 					stride = 10
 				}

@@ -82,9 +82,9 @@ func Main(build Build, opts ...Option) {
 	os.Exit(code)
 }
 
-// oneRequest is how long signals count as the same wish to stop: some tools send
-// them twice, to the process and to its group.
-const oneRequest = 250 * time.Millisecond
+// oneRequest is how long signals count as one: some tools send the same signal
+// twice in a row, to the process and to its group.
+const oneRequest = 20 * time.Millisecond
 
 // execute runs one command line and returns its exit code.
 func (a *app) execute(ctx context.Context, args []string) int {

@@ -1,6 +1,7 @@
 package weirtest_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -10,10 +11,17 @@ import (
 	"github.com/weirstream/weir/window"
 )
 
+// standIn takes the place of a test's own *testing.T, which an example lacks.
+type standIn struct{ testing.TB }
+
+func (standIn) Helper()                  {}
+func (standIn) Cleanup(func())           {}
+func (standIn) Context() context.Context { return context.Background() }
+
 // A test feeds records, moves event time and reads what comes out, in steps of
 // its own.
 func ExampleStart() {
-	t := &testing.T{} // the test's own, in a test
+	var t standIn // in a test, the test's *testing.T
 
 	in, out := weirtest.NewInput[click](), weirtest.NewOutput[row]()
 	job := weir.NewJob("clicks")

@@ -264,6 +264,9 @@ func TestEagerFlushWhileWriting(t *testing.T) {
 	s := counts(database(t)).Eager()
 	m := &machine{} // the courier never lingers
 	r := begin(m.context(t), t, s, 1)
+	for range 500 { // tasks without rows, so that a round takes its time
+		r.w.(eagerWriter[count]).t.addEager()
+	}
 	ended := make(chan error, 1)
 	go func() {
 		var err error

@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/csv"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -117,9 +119,9 @@ func TestRefusals(t *testing.T) {
 		{name: "an argument", more: []string{"now"}, code: 2, says: []string{"now"}},
 		{name: "both ways to checkpoint", more: []string{"--checkpoint-records", "9", "--checkpoint-interval", "1s"}, code: 2, says: []string{"exclude"}},
 		{name: "no state directory", state: "none", code: 2, says: []string{"--state", "ad-minute"}},
-		{name: "missing input", input: in("nowhere.jsonl"), code: 15, says: []string{"nowhere.jsonl", "doesn't exist"}},
-		{name: "a pattern without files", input: in("no-*.jsonl"), code: 15, says: []string{"no-*.jsonl", "nothing matches"}},
-		{name: "a folder as input", input: dir, code: 15, says: []string{dir}},
+		{name: "missing input", input: in("nowhere.jsonl"), code: 10, says: []string{"nowhere.jsonl", "doesn't exist"}},
+		{name: "a pattern without files", input: in("no-*.jsonl"), code: 10, says: []string{"no-*.jsonl", "nothing matches"}},
+		{name: "a folder as input", input: dir, code: 10, says: []string{dir}},
 		{name: "a broken line", input: file("bad.jsonl", "{\"click_id\":\"a\"\n"), code: 10, says: []string{"bad.jsonl: line 1, byte offset 0", "correct or remove"}},
 		{name: "a line without a time", input: file("time.jsonl", `{"click_id":"a","ad_id":"b"}`+"\n"), code: 10, says: []string{"time.jsonl", "line 1"}},
 		{name: "a folder as database", db: dir, code: 15, says: []string{dir, "is a folder"}},
@@ -154,5 +156,29 @@ func otherJob(t *testing.T, state string) {
 		To("nowhere", weir.Each(func(int64) error { return nil }))
 	if err := job.Run(t.Context(), weir.StateDir(state)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, binary, "demo", "--input", clicks10k).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text := strings.Join(strings.Fields(string(out)), " ")
+	for _, want := range []string{
+		"at offset 5,000 1,200 killed with SIGKILL at offset 5,400 1,600",
+		"offset 5,000, 6,670 state entries 1,200 replayed 400 records, to offset 5,400 1,600",
+		"rows that then differ from before the kill: 0",
+		"offset 10,000: 3,065 rows in ad_minute, 100 in ad_total, equal to those of an uninterrupted run",
+		"eager upsert 1,600 2,653 2,653 0",
+		"transaction with the checkpoint 1,200 2,653 2,653 0",
+		"clicks = clicks + 1, on its own 1,600 3,053 2,653 5",
+		"docs/exactly-once.md",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q isn't in:\n%s", want, out)
+		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -103,7 +102,11 @@ func (l *life) run(ctx context.Context, job *weir.Job, state string) error {
 		return err
 	}
 	if !l.again {
-		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil {
+			return err
+		}
+		return self.Kill() // SIGKILL: nothing can be tidied up any more
 	}
 	l.gate.until(-1)
 	return l.untilEnd(committed, ended)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -36,7 +35,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "build the binary:", err)
+		fmt.Fprintln(os.Stderr, "build the binary:", errors.Join(err, os.RemoveAll(dir)))
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
@@ -471,33 +470,22 @@ func TestSecondSignal(t *testing.T) {
 	p.until("waiting: ")
 	p.signal(syscall.SIGTERM)
 	p.until("stopping: taking a last checkpoint; a second signal exits at once")
-	p.signal(os.Interrupt)
+	// The first may count twice if it comes at once again, so a person presses
+	// until it helps.
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for over, late := false, time.After(deadline); !over; {
+		select {
+		case <-tick.C:
+			_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended just now
+		case <-p.over:
+			over = true
+		case <-late:
+			over = true // and ends says what the process said
+		}
+	}
 	p.ends(130)
 	release()
 	launch(t, at.args(transactional)...).ends(0, "finished")
 	wantRows(t, at.db, longRows(length))
-}
-
-func TestDemo(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, binary, "demo", "--input", clicks10k).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	text := strings.Join(strings.Fields(string(out)), " ")
-	for _, want := range []string{
-		"at offset 5,000 1,200 killed with SIGKILL at offset 5,400 1,600",
-		"offset 5,000, 6,670 state entries 1,200 replayed 400 records, to offset 5,400 1,600",
-		"rows that then differ from before the kill: 0",
-		"offset 10,000: 3,065 rows in ad_minute, 100 in ad_total, equal to those of an uninterrupted run",
-		"eager upsert 1,600 2,653 2,653 0",
-		"transaction with the checkpoint 1,200 2,653 2,653 0",
-		"clicks = clicks + 1, on its own 1,600 3,053 2,653 5",
-		"docs/exactly-once.md",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q isn't in:\n%s", want, out)
-		}
-	}
 }

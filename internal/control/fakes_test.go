@@ -181,7 +181,7 @@ func (c *connection) Fence(_ context.Context, f Fence) (map[string]Ledger, error
 				c.db.ledgers[k] = r
 			}
 			if r.incarnation > f.Incarnation || r.incarnation == f.Incarnation && r.nonce != f.Nonce {
-				return fmt.Errorf("ledger of %s belongs to incarnation %d", sink, r.incarnation)
+				return fmt.Errorf("%w: ledger of %s belongs to incarnation %d", ErrFenced, sink, r.incarnation)
 			}
 			r.incarnation, r.nonce = f.Incarnation, f.Nonce
 			out[sink] = Ledger{Found: true, ID: r.id}

@@ -27,6 +27,11 @@ func TestRefused(t *testing.T) {
 		}},
 		{name: "step is gone", words: []string{"count", "gone"}, now: func(c *Config) { c.Graph.Nodes[1].ID = "renamed" }},
 		{name: "ledger is gone", words: []string{"counts", "replaced", "--start-over"}, spoil: func(db *database) { clear(db.ledgers) }},
+		{name: "older copy of the store", words: []string{"older copy", "state", "--start-over"}, spoil: func(db *database) {
+			for _, r := range db.ledgers {
+				r.incarnation = 99
+			}
+		}},
 		{name: "ledger of another store", words: []string{"9-", "state", "--start-over"}, spoil: func(db *database) {
 			for _, r := range db.ledgers {
 				r.id = log.ID{Slot: 9, Sum: [32]byte{1}}
