@@ -117,7 +117,7 @@ func (p *participant) refuseForeign(ctx context.Context, sink string) error {
 	if err != nil || other == "" {
 		return err
 	}
-	return fmt.Errorf("%w: %s already holds results of another run of the job %q (sink %q, run %s), and this run starts "+
+	return fmt.Errorf("%w: %s already belongs to another run of the job %q (sink %q, run %s), and this run starts "+
 		"from nothing: start with that run's state directory, or name another database, or give those results up with "+
 		"--start-over (StartOver): rows that this run doesn't write stay as they are",
 		weir.ErrRefused, p.path, p.job.Name, sink, other)

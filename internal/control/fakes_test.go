@@ -391,7 +391,3 @@ func (db *database) value() int64 {
 	}
 	return newest.value
 }
-
-func count(in []string, prefix string) int {
-	return len(slices.DeleteFunc(slices.Clone(in), func(s string) bool { return !strings.HasPrefix(s, prefix) }))
-}
