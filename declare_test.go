@@ -129,3 +129,22 @@ func TestDeclarationErrorsComeTogether(t *testing.T) {
 func TestEmptyJob(t *testing.T) {
 	wantDeclaration(t, weir.NewJob("").Run(t.Context()), "no source", "no sink", "name")
 }
+
+// What is emitted at a barrier has no event time of a record's: a window behind
+// it would drop the last results as late, or not, as barriers happen to fall.
+func TestWindowBehindBarrierEmissionIsRefused(t *testing.T) {
+	job := weir.NewJob("j")
+	var got gathered[string]
+	job.From("in", weir.Slice(clicks(3)...), weir.EventTime(at, time.Second)).
+		KeyBy(func(c click) string { return c.Ad }).
+		Count("n", weir.EachBarrier()).
+		KeyBy(func(p weir.Pair[string, int64]) string { return p.Key }).
+		Window(window.Tumbling(time.Minute)).
+		Count("w").
+		Map(func(r weir.Result[string, int64]) string { return r.Key }).
+		To("out", got.sink())
+	err := job.Run(t.Context())
+	if !errors.Is(err, weir.ErrDeclaration) || !strings.Contains(err.Error(), "barriers") {
+		t.Fatalf("got %v", err)
+	}
+}

@@ -53,7 +53,9 @@ func stateful[K comparable, T, R any](k *Keyed[K, T], node plan.Node,
 // Fold keeps one accumulator a key, which starts as zero, and emits it.
 //
 // The accumulator is saved in checkpoints: it may be any type of exported data,
-// numbers and structs of numbers being by far the cheapest. A result has the
+// numbers and structs of numbers being by far the cheapest. One with a map, a
+// slice or a pointer is emitted as it is, so add must return a changed copy, or
+// the next step must read what it needs at once, in the same task. A result has the
 // event time of the record that caused it or, emitted at a barrier, the time of
 // the watermark.
 func (k *Keyed[K, T]) Fold[A any](id string, zero A, add func(acc A, rec T) A, opts ...EmitOption) *Stream[Pair[K, A]] {

@@ -55,7 +55,9 @@ type emitOption func(*emitConfig)
 func (f emitOption) emit(c *emitConfig) { f(c) }
 
 // EachBarrier makes a Fold, Reduce or Count emit the values that changed, once
-// an epoch. The default is to emit every update at once.
+// an epoch. The default is to emit every update at once. What is emitted at a
+// barrier has no event time of a record's, so no window and no Distinct can
+// follow.
 func EachBarrier() EmitOption { return emitOption(func(c *emitConfig) { c.barrier = true }) }
 
 // DistinctOption configures Distinct.

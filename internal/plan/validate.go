@@ -219,6 +219,12 @@ func (v *validator) time(i int) {
 			v.add("%s needs event times, but the records of %s have none: give EventTime there", v.g.Name(i), v.g.Name(j))
 		}
 	}
+	for j, s := range v.g.Nodes {
+		if up[j] && (s.Op == Fold || s.Op == Reduce || s.Op == Count) && s.Emit == EmitBarrier {
+			v.add("%s needs event times, but the results of %s have none of a record's, as they are emitted at barriers: let it emit each update, or count in windows",
+				v.g.Name(i), v.g.Name(j))
+		}
+	}
 	if n.Op != Distinct {
 		return
 	}
