@@ -40,7 +40,7 @@ func TestStatelessSteps(t *testing.T) {
 				}
 			})
 		}, func(n int) (out []string) {
-			for i := 0; i < n%4; i++ {
+			for i := range n % 4 {
 				out = append(out, strconv.Itoa(n)+":"+strconv.Itoa(i))
 			}
 			return out

@@ -133,7 +133,7 @@ func read(path string) (input, error) {
 	if err != nil {
 		return input{}, err
 	}
-	defer b.Close()
+	defer b.Close() //nolint:errcheck // it is only read
 	var out []click
 	for d := json.NewDecoder(b); d.More(); {
 		var l struct {

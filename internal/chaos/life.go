@@ -168,7 +168,6 @@ func (l *life) watch(m moment, stop <-chan struct{}) {
 		if m.what == "reads" {
 			select {
 			case <-l.reads:
-				happened = true
 			case <-stop:
 				return
 			}

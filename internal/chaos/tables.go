@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -78,18 +79,19 @@ func tableNames(c *sql.DB) (map[string]bool, error) {
 	return has, each(c, "SELECT name FROM sqlite_schema", func() { has[name] = true }, &name)
 }
 
-func each(c *sql.DB, query string, row func(), dst ...any) error {
-	rs, err := c.Query(query)
+func each(c *sql.DB, query string, row func(), dst ...any) (err error) {
+	rs, err := c.QueryContext(context.Background(), query)
 	if err != nil {
 		return fmt.Errorf("%s: %w", query, err)
 	}
+	defer func() { err = errors.Join(err, rs.Close()) }()
 	for rs.Next() {
 		if err := rs.Scan(dst...); err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", query, err), rs.Close())
+			return fmt.Errorf("%s: %w", query, err)
 		}
 		row()
 	}
-	return errors.Join(rs.Err(), rs.Close())
+	return rs.Err()
 }
 
 // describe says what is wrong with a row.
@@ -113,7 +115,7 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer in.Close() //nolint:errcheck // it was only read
 	out, err := os.Create(to)
 	if err != nil {
 		return err

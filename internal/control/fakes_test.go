@@ -136,7 +136,6 @@ type connection struct {
 	fence  Fence
 	mu     sync.Mutex
 	sealed map[int64]int64 // counts by epoch
-	early  int64           // what an eager sink has been given
 	closed bool
 }
 

@@ -232,7 +232,6 @@ func BenchmarkLoad(b *testing.B) {
 	if err := f.Encode(&buf); err != nil {
 		b.Fatal(err)
 	}
-	t = nil
 	for _, sub := range []struct {
 		name string
 		keep func(uint64, *int64) bool

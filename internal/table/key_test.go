@@ -16,13 +16,13 @@ type (
 	myString string
 	myInt    int16
 	pair     struct{ A, B int32 }
-	inner    struct {
+	inner    struct { //nolint:unused // by the type that holds it
 		x uint8
 		y bool
 	}
 	unexported struct {
-		a  uint16
-		in inner
+		a  uint16 //nolint:unused // by its bytes
+		in inner  //nolint:unused // by its bytes
 	}
 	blank struct {
 		A int32

@@ -91,7 +91,7 @@ func TestOpenRefusesEveryTruncation(t *testing.T) {
 	for slot := range ids {
 		name := SlotName(slot)
 		whole := b.files[name]
-		for n := range len(whole) {
+		for n := range whole {
 			b.files[name] = whole[:n]
 			_, err := Open(b, "/state")
 			wantCorrupt(t, err, "/state/"+name)

@@ -308,7 +308,7 @@ func TestRestoreRefusesEveryFlippedBitAndTruncation(t *testing.T) {
 				t.Fatalf("the error lacks the checksums: %v", c)
 			}
 		}
-		for n := range len(whole) {
+		for n := range whole {
 			b.files[seg.Name] = whole[:n]
 			refuses(t, b, m, seg.Name, fmt.Sprintf("cut to %d bytes", n))
 		}
