@@ -148,3 +148,28 @@ func TestWindowBehindBarrierEmissionIsRefused(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+// A window fires at its end plus its lateness: a window behind it that takes
+// less would have closed by then, and drop what it fires or not by timing.
+func TestWindowBehindALaterWindowIsRefused(t *testing.T) {
+	build := func(behind time.Duration) error {
+		job := weir.NewJob("j")
+		var got gathered[string]
+		job.From("in", weir.Slice(clicks(3)...), weir.EventTime(at, time.Second)).
+			KeyBy(func(c click) string { return c.Ad }).
+			Window(window.Tumbling(time.Minute, window.Lateness(time.Minute))).
+			Count("first").
+			KeyBy(func(r weir.Result[string, int64]) string { return "all" }).
+			Window(window.Tumbling(time.Minute, window.Lateness(behind))).
+			Count("second").
+			Map(func(r weir.Result[string, int64]) string { return r.Key }).
+			To("out", got.sink())
+		return job.Run(t.Context())
+	}
+	if err := build(time.Minute - 1); !errors.Is(err, weir.ErrDeclaration) || !strings.Contains(err.Error(), "first") {
+		t.Fatalf("got %v", err)
+	}
+	if err := build(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -79,6 +79,16 @@ func (c *changes) compareStep(old, now plan.Node, migrate func(fromKey, toKey, f
 			c.refuse("step %s had windows of %v at offset %v and has windows of %v at offset %v: open windows can't be divided anew; set it back, or give the step a new id and keep the old one",
 				now.ID, old.Size, old.Offset, now.Size, now.Offset)
 		}
+		// A window that was closed is told from an open one by its end and the
+		// lateness: with another one, closed windows would open again.
+		if old.Lateness != now.Lateness {
+			c.refuse("step %s took records up to %v late and takes them up to %v late: which windows are closed would change; set it back, or give the step a new id and keep the old one",
+				now.ID, old.Lateness, now.Lateness)
+		}
+		if old.Aggregate != now.Aggregate && old.Aggregate != "" && now.Aggregate != "" {
+			c.refuse("step %s was a %s in windows and is a %s: its state means something else; set it back, or give the step a new id and keep the old one",
+				now.ID, old.Aggregate, now.Aggregate)
+		}
 	}
 	if old.Key == now.Key && old.Value == now.Value {
 		return

@@ -37,10 +37,10 @@ func TestCompare(t *testing.T) {
 		{name: "nothing", change: func(*plan.Graph) {}},
 		{name: "what doesn't matter", change: func(g *plan.Graph) {
 			g.Nodes[0].Disorder = time.Hour
-			g.Nodes[2].Lateness = time.Hour
 			g.Nodes[2].Emit = "close"
 			g.Nodes[5].Sink = &plan.SinkNode{Kind: transactional, Target: "b", Participant: "clicks.db"}
 		}},
+		{name: "lateness", change: func(g *plan.Graph) { g.Nodes[2].Lateness = time.Hour }, says: []string{"late", "1h0m0s"}},
 		{name: "key groups", change: func(g *plan.Graph) { g.KeyGroups = 64 }, says: []string{"64", "128"}},
 		{name: "step renamed", change: func(g *plan.Graph) { g.Nodes[4].ID = "sum" }, says: []string{"step total", "declare it again"}, added: []string{"sum"}},
 		{name: "step removed", change: func(g *plan.Graph) { g.Nodes = slices.Delete(g.Nodes, 4, 5) }, says: []string{"step total (count)"}},

@@ -110,8 +110,8 @@ func (j *job) run(stop context.Context) error {
 	starting := context.AfterFunc(stop, func() { j.cancel(errStopped) })
 	err := j.start(stop)
 	if !starting() {
-		if err != nil && (errors.Is(err, ErrRefused) || errors.Is(err, log.ErrCorrupt)) {
-			return err
+		if err != nil && !errors.Is(err, errStopped) && !errors.Is(err, context.Canceled) {
+			return err // it would have come without the stop, too
 		}
 		j.Log.Info("stopped before the first record", "job", j.Graph.Job)
 		return nil

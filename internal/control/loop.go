@@ -73,7 +73,7 @@ func (j *job) tick() <-chan time.Time {
 // acknowledgements and ticks go on being handled while it waits. It ends when
 // close closes its channel; what was still to be done is dropped then.
 func (j *job) startCommitter() {
-	j.work = make(chan func() any, 8)
+	j.work = make(chan func() any, 64)
 	j.committer.tell = func(e Event) { j.inbox.post(e) }
 	j.workers.Go(func() {
 		for do := range j.work {

@@ -66,10 +66,10 @@ type source[T any] struct {
 	turn   int
 	wm     int64
 	ended  bool
-	told   bool  // control knows that it has ended
-	shown  int64 // progress requests answered
-	probe  Mark  // asked for, not emitted yet; N 0: none
-	since  int   // records read since it was asked for
+	told   bool   // control knows that it has ended
+	shown  int64  // progress requests answered
+	probes []Mark // asked for, not emitted yet
+	since  int    // records read since it was asked for
 }
 
 // NewSource makes the tasks of a source step, at most one a split; mk makes
@@ -85,7 +85,7 @@ func NewSource[T any](r *Run, c SourceConfig[T], names []string, mk func(t *Task
 				state:  SplitState{Source: c.ID, Split: names[j], Watermark: MinTime},
 			})
 		}
-		t.head, t.cmd, t.splits = s.out, make(chan Mark, 8), s.states
+		t.head, t.cmd, t.splits = s.out, make(chan Mark, 64), s.states
 		t.body = func() error { return s.loop() }
 		r.sources = append(r.sources, sourceTask{t: t, open: s.open, atEnd: s.atEnd, close: s.close})
 	}
@@ -214,19 +214,21 @@ func (s *source[T]) obey(m Mark) error {
 	case Barrier:
 		s.t.barrier(m)
 	case Probe:
-		s.probe, s.since = m, 0
+		if len(s.probes) == 0 {
+			s.since = 0
+		}
+		s.probes = append(s.probes, m)
 	}
 	return s.t.err
 }
 
-// emitProbe sends a probe on that was asked for: when there is nothing more to
+// emitProbe sends the probes on that were asked for: when there is nothing more to
 // read for now, or after a good deal of reading.
 func (s *source[T]) emitProbe() {
-	if s.probe.N > 0 {
-		m := s.probe
-		s.probe = Mark{}
+	for _, m := range s.probes {
 		s.t.probe(m)
 	}
+	s.probes = s.probes[:0]
 }
 
 // wait sleeps until control asks for something or one of the splits may have

@@ -3,6 +3,7 @@ package data
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -156,8 +157,10 @@ func (t *Task) loop() (err error) {
 	}
 }
 
+// flushIdle flushes what stands upstream first: steps are made from the sinks
+// up, and what a keyer lets go of may end in the buffer of a sink.
 func (t *Task) flushIdle() {
-	for _, f := range t.idle {
+	for _, f := range slices.Backward(t.idle) {
 		f()
 	}
 }

@@ -225,6 +225,7 @@ func (v *validator) time(i int) {
 				v.g.Name(i), v.g.Name(j))
 		}
 	}
+	v.lateness(i, up)
 	if n.Op != Distinct {
 		return
 	}
@@ -237,6 +238,25 @@ func (v *validator) time(i int) {
 	if admit, err := v.g.AdmitOf(i); err == nil && n.TTL > math.MaxInt64-admit {
 		v.add("%s: time-to-live %v and the %v that a record may be late are together more than %v: give less",
 			v.g.Name(i), n.TTL, admit, time.Duration(math.MaxInt64))
+	}
+}
+
+// lateness checks that what a window upstream fires, at its end plus its
+// lateness, isn't late here by then.
+func (v *validator) lateness(i int, up []bool) {
+	n := v.g.Nodes[i]
+	for j, s := range v.g.Nodes {
+		if !up[j] || s.Op != Window || s.Emit == EmitRecord {
+			continue
+		}
+		switch {
+		case n.Op == Window && n.Lateness < s.Lateness:
+			v.add("%s takes records up to %v late, but the results of %s come up to %v after their time: give it that lateness, or let %s emit each update",
+				v.g.Name(i), n.Lateness, v.g.Name(j), s.Lateness, v.g.Name(j))
+		case n.Op == Distinct && n.Admit != 0 && n.Admit < s.Lateness:
+			v.add("%s admits records up to %v late, but the results of %s come up to %v after their time: admit those",
+				v.g.Name(i), n.Admit, v.g.Name(j), s.Lateness)
+		}
 	}
 }
 
