@@ -27,7 +27,7 @@ func Each[T any](f func(T) error) Sink[T] {
 		}
 		return nil
 	}}
-	s.spec = atLeastOnce("a function", "The function is called for each record at least once; after a crash it is called again for records since the last checkpoint.",
+	s.spec = atLeastOnce("a function", "the function is called for each record at least once; after a crash it is called again for records since the last checkpoint",
 		"a function that is safe to repeat: what it sets comes out right, what it adds doesn't")
 	if f == nil {
 		s.err = errors.New("weir.Each needs a function, and was given nil")
@@ -62,7 +62,7 @@ func printSink[T any](target string, w io.Writer, format func(T) string) Sink[T]
 		}
 		return out.print(lines)
 	}}
-	s.spec = atLeastOnce(target, "Each line is written at least once; after a crash the lines since the last checkpoint are written again.",
+	s.spec = atLeastOnce(target, "each line is written at least once; after a crash the lines since the last checkpoint are written again",
 		"a reader that can tell a repeated line")
 	if w == nil || format == nil {
 		s.err = errors.New("weir.Print needs a writer and a function, and was given nil")

@@ -132,10 +132,8 @@ func (s Sink[R]) Spec() weir.SinkSpec {
 		spec.Kind = weir.Idempotent
 		spec.Readers = "rows as soon as they are computed; after a crash the same rows are written again, " +
 			"and are right once the replay has passed the crash"
-		spec.Needs = []string{
-			"one row per key (" + key + ")",
-			"nothing upstream that depends on how inputs interleave",
-		}
+		// Which steps upstream could compute other rows follows from the job.
+		spec.Needs = []string{"a unique key per row", "the key is (" + key + "), in the rows and in the table"}
 	}
 	return spec
 }

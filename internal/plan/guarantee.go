@@ -109,7 +109,9 @@ func (q *Guarantee) atLeastOnce(run Settings) {
 	if !run.Checkpointed {
 		q.Why += "; " + restarts
 	}
-	q.need("a receiver that drops repeats, or one that they can't harm (what adds to a number isn't one)")
+	if len(q.Needs) == 0 {
+		q.need("a receiver that drops repeats, or one that they can't harm (what adds to a number isn't one)")
+	}
 }
 
 // say sets what readers see, where the sink doesn't say it itself.
