@@ -110,7 +110,7 @@ func (r *Running) Checkpoint(ctx context.Context) (Checkpoint, error) {
 	return checkpoint(time.Now(), &c), nil
 }
 
-// Settle waits until everything that the sources had read when it was called
+// Settle waits until everything that the sources could read when it was called
 // has passed every step and is confirmed by every sink, as far as a sink doesn't
 // wait for a checkpoint. No barrier is emitted.
 func (r *Running) Settle(ctx context.Context) error { return r.handle.Settle(ctx) }

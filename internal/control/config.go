@@ -131,7 +131,6 @@ type Checkpoint struct {
 	Bytes    int64    // written for it
 	Full     []string // steps that saved everything
 	Splits   []data.SplitState
-	Late     map[string]int64 // by step, since the start of the run
 	Took     Phases
 }
 

@@ -145,12 +145,9 @@ func extend(prev log.Step, parts []stored) (log.Step, error) {
 // event describes the committed checkpoint to observers.
 func (s *snapshot) event() Checkpoint {
 	c := Checkpoint{Epoch: s.epoch, ID: s.id, Finished: s.m.Finished, Full: s.full, Splits: s.m.Splits,
-		Late: map[string]int64{}, Took: s.took}
+		Took: s.took}
 	for _, f := range s.sizes {
 		c.Bytes += f.Size
-	}
-	for _, p := range s.parts {
-		c.Late[p.Step] += p.Late
 	}
 	return c
 }

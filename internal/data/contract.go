@@ -59,7 +59,6 @@ type PartInfo struct {
 	Clocks  []Clock
 	Key     string // schema of the keys
 	Value   string // schema of the values
-	Late    int64  // records that were late here, in this run
 }
 
 // Clock is how far event time has come for key groups From to To-1 of a step.

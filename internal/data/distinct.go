@@ -32,7 +32,6 @@ type Distinct[K comparable, T any] struct {
 	clock clock
 	hand  uint32
 	late  *atomic.Int64
-	lateN int64
 	ids   [MaxBatch]uint32
 	in    [MaxBatch]int32 // admitted records of a batch
 	hash  [MaxBatch]uint64
@@ -42,7 +41,7 @@ type Distinct[K comparable, T any] struct {
 // NewDistinct makes the step in its task.
 func NewDistinct[K comparable, T any](at At, c DistinctConfig[K, T], next Out[T]) *Distinct[K, T] {
 	t := at.Task
-	d := &Distinct[K, T]{At: at, c: c, next: next, clock: newClock(t, c.ID), late: t.run.lateOf(c.ID),
+	d := &Distinct[K, T]{At: at, c: c, next: next, clock: newClock(t), late: t.run.lateOf(c.ID),
 		tab:   table.New[K, int64](c.Key, c.Value, t.run.Groups),
 		older: table.New[K, []int64](c.Key, c.Older, t.run.Groups),
 		pools: [2]*table.Pool{table.NewPool(), table.NewPool()}}
@@ -113,7 +112,6 @@ func (d *Distinct[K, T]) admit(b *Batch[K, T]) []int32 {
 			continue
 		}
 		d.late.Add(1)
-		d.lateN++
 		if d.c.Late != nil {
 			d.Task.Behind, d.Task.Origin = wm, b.Origin[i]
 			d.c.Late.Push(&b.Recs[i], b.At[i])
@@ -228,7 +226,7 @@ func (d *Distinct[K, T]) save(epoch int64) {
 		return
 	}
 	p := &part{info: PartInfo{Step: d.c.ID, Full: full, Live: d.tab.Len() + d.older.Len(), Clocks: d.clock.save(),
-		Key: d.c.Key.Schema(), Value: d.c.Value.Schema(), Late: d.lateN}}
+		Key: d.c.Key.Schema(), Value: d.c.Value.Schema()}}
 	p.add(0, newest)
 	p.add(1, older)
 	d.Task.Save(p)

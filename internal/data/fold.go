@@ -34,7 +34,7 @@ type Fold[K comparable, T, A, R any] struct {
 func NewFold[K comparable, T, A, R any](at At, c FoldConfig[K, T, A, R], next Out[R]) *Fold[K, T, A, R] {
 	t := at.Task
 	f := &Fold[K, T, A, R]{At: at, c: c, next: next, tab: table.New[K, A](c.Key, c.Value, t.run.Groups),
-		pool: table.NewPool(), clock: newClock(t, c.ID)}
+		pool: table.NewPool(), clock: newClock(t)}
 	t.OnRestore(func(rs Restorer) error {
 		f.clock.restore(rs.Clocks(c.ID))
 		return sections(rs, c.ID, func(_ int64, b []byte, sec Section) ([]byte, error) {

@@ -37,7 +37,6 @@ type Run struct {
 	asked   atomic.Int64 // progress requests so far
 	full    sync.Map     // epoch -> map[string]bool, of open epochs
 	late    map[string]*atomic.Int64
-	state   map[string]bool // ids of steps with state
 
 	mu struct {
 		sync.Mutex
@@ -67,7 +66,7 @@ type SplitProgress struct {
 
 // NewRun returns a run without tasks.
 func NewRun(c Config) *Run {
-	r := &Run{Config: c, Stages: map[any]any{}, done: make(chan struct{}), late: map[string]*atomic.Int64{}, state: map[string]bool{}}
+	r := &Run{Config: c, Stages: map[any]any{}, done: make(chan struct{}), late: map[string]*atomic.Int64{}}
 	r.mu.progress = map[string][]SplitProgress{}
 	return r
 }
@@ -284,9 +283,6 @@ func (r *Run) Tasks() int { return len(r.tasks) }
 
 // Sources is the number of source tasks, each of which ends.
 func (r *Run) Sources() int { return len(r.sources) }
-
-// Steps lists the ids of the steps with state.
-func (r *Run) Steps() []string { return slices.Sorted(maps.Keys(r.state)) }
 
 // Progress returns what the source tasks last told, and asks them to tell again.
 func (r *Run) Progress() []SplitProgress {

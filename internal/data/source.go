@@ -358,7 +358,6 @@ func (s *source[T]) push(sp *split[T], recs []T) error {
 		t.Step = int32(s.c.Step)
 		tm := s.c.Time(recs[i])
 		if sec := tm.Unix(); sec < earliest || sec > latest {
-			t.Step = int32(s.c.Step)
 			return t.blame(badTime(tm, now, s.c.MaxAhead))
 		}
 		at := tm.UnixNano()

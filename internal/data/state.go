@@ -103,8 +103,7 @@ type clock struct {
 	wm       int64
 }
 
-func newClock(t *Task, step string) clock {
-	t.run.state[step] = true
+func newClock(t *Task) clock {
 	from, to := t.groups()
 	c := clock{from: from, to: to, floor: make([]int64, to-from), wm: MinTime}
 	for i := range c.floor {

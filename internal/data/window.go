@@ -46,7 +46,6 @@ type Window[K comparable, T, A, R any] struct {
 	pool  *table.Pool
 	clock clock
 	late  *atomic.Int64
-	lateN int64
 	ids   [MaxBatch]uint32
 	win   [MaxBatch]int64
 	idx   [MaxBatch]int32
@@ -63,7 +62,7 @@ type pane[K comparable, A any] struct {
 // NewWindow makes the step in its task.
 func NewWindow[K comparable, T, A, R any](at At, c WindowConfig[K, T, A, R], next Out[R]) *Window[K, T, A, R] {
 	t := at.Task
-	w := &Window[K, T, A, R]{At: at, c: c, next: next, pool: table.NewPool(), clock: newClock(t, c.ID), late: t.run.lateOf(c.ID)}
+	w := &Window[K, T, A, R]{At: at, c: c, next: next, pool: table.NewPool(), clock: newClock(t), late: t.run.lateOf(c.ID)}
 	t.OnRestore(func(rs Restorer) error {
 		w.clock.restore(rs.Clocks(c.ID))
 		err := sections(rs, c.ID, func(start int64, b []byte, sec Section) ([]byte, error) {
@@ -153,7 +152,6 @@ func (w *Window[K, T, A, R]) dropLate(b *Batch[K, T]) (none bool) {
 		}
 		w.win[i], none = dropped, false
 		w.late.Add(1)
-		w.lateN++
 		if w.c.Late != nil {
 			w.Task.Behind, w.Task.Origin = wm, b.Origin[i]
 			w.c.Late.Push(&b.Recs[i], b.At[i])
@@ -322,7 +320,7 @@ func (w *Window[K, T, A, R]) emit(p pane[K, A], id uint32) {
 func (w *Window[K, T, A, R]) save(epoch int64) {
 	full := w.Task.run.isFull(epoch, w.c.ID)
 	p := &part{info: PartInfo{Step: w.c.ID, Full: full, Clocks: w.clock.save(),
-		Key: w.c.Key.Schema(), Value: w.c.Value.Schema(), Late: w.lateN}}
+		Key: w.c.Key.Schema(), Value: w.c.Value.Schema()}}
 	for _, o := range w.open {
 		p.info.Live += o.tab.Len()
 		if !full && o.tab.Dirty() == 0 {

@@ -4,8 +4,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -104,54 +102,6 @@ func TestStages(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
-	}
-}
-
-func TestDigest(t *testing.T) {
-	base := adClicks(TransactionalSink, EmitBarrier)
-	golden(t, "adclicks.identity", string(base.Identity())+"\n"+base.Digest().String()+"\n")
-	for _, c := range []struct {
-		name string
-		edit func(*Graph)
-		same bool
-	}{
-		{"time-to-live", func(g *Graph) { g.Nodes[2].TTL++ }, true},
-		{"admission", func(g *Graph) { g.Nodes[2].Admit++ }, true},
-		{"lateness", func(g *Graph) { g.Nodes[4].Lateness++ }, true},
-		{"emission", func(g *Graph) { g.Nodes[4].Emit = EmitClose }, true},
-		{"disorder", func(g *Graph) { g.Nodes[0].Disorder++ }, true},
-		{"wording of a sink", func(g *Graph) { g.Nodes[6].Sink.Target, g.Nodes[6].Sink.Readers = "x", "y" }, true},
-		{"a step without an id", func(g *Graph) {
-			g.Nodes[5].Op = Filter
-			g.Nodes[6].Inputs = []int{add(g, Node{Op: Map, Inputs: []int{5}})}
-		}, true},
-		{"order of declaration", func(g *Graph) {
-			g.Nodes[6].ID, g.Nodes[10].ID = g.Nodes[10].ID, g.Nodes[6].ID
-			g.Nodes[6].Sink, g.Nodes[10].Sink = g.Nodes[10].Sink, g.Nodes[6].Sink
-		}, true},
-		{"job name", func(g *Graph) { g.Job = "x" }, false},
-		{"key groups", func(g *Graph) { g.KeyGroups++ }, false},
-		{"source id", func(g *Graph) { g.Nodes[0].ID = "x" }, false},
-		{"step id", func(g *Graph) { g.Nodes[2].ID = "x" }, false},
-		{"operation", func(g *Graph) { g.Nodes[8].Op = Fold }, false},
-		{"key", func(g *Graph) { g.Nodes[8].Key = "int64" }, false},
-		{"value", func(g *Graph) { g.Nodes[8].Value = "int32" }, false},
-		{"size", func(g *Graph) { g.Nodes[4].Size++ }, false},
-		{"offset", func(g *Graph) { g.Nodes[4].Offset++ }, false},
-		{"aggregate", func(g *Graph) { g.Nodes[4].Aggregate = "reduce" }, false},
-		{"kind", func(g *Graph) { g.Nodes[6].Sink.Kind = FollowingSink }, false},
-		{"participant", func(g *Graph) { g.Nodes[6].Sink.Participant = "x" }, false},
-		{"a sink less", func(g *Graph) { g.Nodes = slices.Delete(g.Nodes, 10, 11) }, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			g := with(c.edit)
-			if same := g.Digest() == base.Digest(); same != c.same {
-				t.Errorf("same digest: %v, want %v\n%s", same, c.same, g.Identity())
-			}
-		})
-	}
-	if a, b := (&Graph{}).Identity(), string((&Graph{}).Identity()); string(a) != b || strings.Contains(b, "null") {
-		t.Errorf("identity of nothing is %s", b)
 	}
 }
 

@@ -85,20 +85,6 @@ func TestKeepRefusesNewest(t *testing.T) {
 	}
 }
 
-func TestSkip(t *testing.T) {
-	a, b := save(t, filled(t, stringKeys(10)), true), save(t, filled(t, stringKeys(0)), true)
-	rest, err := Skip(slices.Concat(a, b, []byte("x")))
-	if err != nil || !bytes.Equal(rest, append(slices.Clone(b), 'x')) {
-		t.Fatalf("rest %q, %v", rest, err)
-	}
-	if rest, err = Skip(rest); err != nil || string(rest) != "x" {
-		t.Fatalf("rest %q, %v", rest, err)
-	}
-	if _, err = Skip(rest); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("%v", err)
-	}
-}
-
 // samples are small sections of every kind, and how to load them.
 type sample struct {
 	name    string
@@ -271,8 +257,8 @@ func FuzzLoad(f *testing.F) {
 		if limit := int64(1<<20 + 100*len(b)); held > limit {
 			t.Errorf("%s: %d bytes made the table take %d", s.name, len(b), held)
 		}
-		if skipped, skip := Skip(b); err == nil && (skip != nil || !bytes.Equal(skipped, rest)) {
-			t.Errorf("%s: Load leaves %d bytes, Skip %d, %v", s.name, len(rest), len(skipped), skip)
+		if _, behind, bad := parseSection(b); err == nil && (bad != nil || !bytes.Equal(behind, rest)) {
+			t.Errorf("%s: Load leaves %d bytes, the section's sizes %d, %v", s.name, len(rest), len(behind), bad)
 		}
 	})
 }

@@ -105,9 +105,3 @@ func (s *section) check() error {
 	}
 	return nil
 }
-
-// Skip gives what follows the section at the start of b.
-func Skip(b []byte) (rest []byte, err error) {
-	_, rest, err = parseSection(b)
-	return rest, err
-}
