@@ -138,9 +138,34 @@ type Participant interface {
 }
 
 // A Follower is a transactional Participant that can follow another one's
-// decision. Follow is called before the first Prepare; from then on Prepare
-// returns all that a later incarnation needs in order to Commit the epoch.
+// decision. Follow is called before Fence; from then on Prepare returns all that
+// a later incarnation needs in order to Commit the epoch. Control keeps it in the
+// store with the checkpoint, in a file of its own, until every ledger names a
+// later one. A Following participant does so always.
 type Follower interface{ Follow() }
+
+// An Adopter is a Participant whose sinks can be added to a job that has
+// checkpoints, or get another id. Adopt is called after Fence and before
+// anything else, with the ids that have no ledger yet: it makes a ledger for each
+// at checkpoint at, for the incarnation that Fence has named, or moves the one of
+// the old id, which must name at. It may be repeated.
+type Adopter interface {
+	Adopt(ctx context.Context, at CheckpointID, sinks []Adopted) error
+}
+
+// Adopted is a sink that is new to a job with checkpoints.
+type Adopted struct {
+	Sink string
+	Was  string // its id before it was renamed; empty: it is new
+}
+
+// A Rejection is an error of Writer.Write about one record: those before it were
+// taken, it and those behind it weren't. With a sink for dead letters the record
+// goes there and the rest is written again; without one the job stops.
+type Rejection interface {
+	error
+	Rejected() int // its index in the records given to Write
+}
 
 // Fence is one incarnation's claim on a participant.
 type Fence struct {

@@ -68,3 +68,37 @@ type Committed interface {
 // records tell: nothing before Watermark will follow the last Read. Reading the
 // split again must give the same watermarks at the same positions.
 type Punctuated interface{ Watermark() time.Time }
+
+// A Growing is a Source whose splits can become more while the job runs: Splits
+// is called again every Poll, outside the reading tasks, and a split that is new
+// is read from its beginning. Splits never go.
+type Growing interface {
+	Poll() time.Duration // 0: the splits stay what they were at the start
+}
+
+// Rejected is one record of a split that couldn't be taken.
+type Rejected struct {
+	Mark int64  // as in Marker
+	Raw  []byte // as it was read, at most MaxRejected bytes of it
+	Err  error
+}
+
+// MaxRejected is how much of a rejected record is kept: 1 MiB.
+const MaxRejected = 1 << 20
+
+// A Rejecter is a Reader that can go on behind a record that it can't take: one
+// that is undecodable or too long. SetAside is called once before the first Read,
+// and only if the job has a sink for dead letters; from then on such a record is
+// no error of Read. Rejected returns those that the last Read has passed, in
+// order, and is valid until the next Read. Position is behind them.
+type Rejecter interface {
+	SetAside()
+	Rejected() []Rejected
+}
+
+// A Rereader is a Source that can read one record again: its raw bytes, by the
+// split and the mark that the record had. It is asked when a step behind the
+// source rejects a record, and there is a sink for dead letters.
+type Rereader interface {
+	Reread(split string, mark int64) ([]byte, error)
+}

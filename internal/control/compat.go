@@ -13,6 +13,11 @@ type changes struct {
 	added    []string // steps and sources that start with nothing
 	migrated []string // steps whose schema has changed, in a way that loads
 	refused  []string // one sentence each: step, old, new, and what to do
+
+	dropped  []string          // steps whose state is given up, as was asked for
+	renamed  map[string]string // steps, sources and sinks by their new id: the old one
+	newSinks []string          // they get a ledger at the checkpoint that is restored
+	oldSinks []string          // given up, as was asked for: the store must show that they are at the checkpoint
 }
 
 // compare says whether what old left behind still means the same to declared.

@@ -20,7 +20,16 @@ type Config struct {
 	// StartOver begins a new life of the job in the same log: what was read and
 	// committed before is no part of it, and its ledgers are fenced.
 	StartOver bool
-	Sinks     []Sinks
+	// Renamed has the old id of a step, source or sink by its new one; Drop are
+	// ids that the job no longer declares and whose state or ledger is given up.
+	Renamed map[string]string
+	Drop    []string
+	// Restarts is how often in a row the job is restarted in place, after an
+	// error that may pass, before Run returns it. 0: never.
+	Restarts int
+	// StateMemory is the most bytes that state may take in memory; 0: no limit.
+	StateMemory int64
+	Sinks       []Sinks
 	// Build lowers the job: fresh tasks, nothing opened yet. connected holds
 	// the participants in the order of Sinks. The context ends with the run.
 	Build   func(ctx context.Context, connected []Participant) (Flow, error)
