@@ -17,6 +17,7 @@ import (
 type Disk struct {
 	mu    sync.Mutex
 	root  *folder
+	limit int    // bytes that files may have; 0: any
 	seq   uint64 // of the next file or change, for choices that a seed repeats
 	locks map[*file]*Machine
 	// changes are those that aren't durable, oldest first.
@@ -70,6 +71,43 @@ func NewDisk() *Disk {
 }
 
 func newFolder() *folder { return &folder{now: map[string]node{}, stable: map[string]node{}} }
+
+// SetSize sets how many bytes the files that have a name may have in all: writing
+// more is ENOSPC. 0, as a new disk has it: any.
+func (d *Disk) SetSize(bytes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.limit = bytes
+}
+
+// Used returns how many bytes the files that have a name have in all.
+func (d *Disk) Used() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.used()
+}
+
+func (d *Disk) used() int {
+	n, seen := 0, map[*file]bool{}
+	var walk func(*folder)
+	walk = func(in *folder) {
+		for _, at := range in.now {
+			if at.folder != nil {
+				walk(at.folder)
+			} else if !seen[at.file] {
+				seen[at.file] = true
+				n += len(at.file.data)
+			}
+		}
+	}
+	walk(d.root)
+	return n
+}
+
+// takes reports whether there is room for an effect.
+func (d *Disk) takes(a act) bool {
+	return d.limit == 0 || a.size == 0 || d.used()+a.size <= d.limit
+}
 
 func (d *Disk) next() uint64 {
 	d.seq++

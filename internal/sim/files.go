@@ -36,6 +36,22 @@ func (m *Machine) openFiles(dir string) (sys.Files, error) {
 	return &files{m: m, dir: name}, nil
 }
 
+// viewFiles opens a folder that is there, which is no effect.
+func (m *Machine) viewFiles(dir string) (sys.Files, error) {
+	name := strings.Trim(path.Clean(filepath.ToSlash(dir)), "/")
+	if name == "" {
+		name = "."
+	}
+	err := m.read("open folder", name, func() error {
+		_, err := m.disk.folder(name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &files{m: m, dir: name}, nil
+}
+
 func (m *Machine) makeFolder(root *files, name string) error {
 	err := m.read("open folder", name, func() error {
 		_, err := m.disk.folder(name)
@@ -273,7 +289,7 @@ func (h *handle) Write(b []byte) (n int, err error) {
 			n = k
 		}
 	}
-	err = h.m.effect(act{op: OpWrite, name: h.name,
+	err = h.m.effect(act{op: OpWrite, name: h.name, size: len(b),
 		do: func() error { return h.open(add(len(b))) }, half: add(len(b) / 2), fail: add(len(b) / 2)})
 	return n, err
 }

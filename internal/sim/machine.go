@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/weirstream/weir/internal/sys"
 )
@@ -36,9 +37,17 @@ const (
 	OpSQL     Op = "sql"
 )
 
+// What reads, for faults only: it is no effect, so it isn't traced and has no
+// number.
+const (
+	OpList Op = "list"
+	OpOpen Op = "open"
+	OpRead Op = "read"
+)
+
 // Effect is one thing that a process did, or tried to do.
 type Effect struct {
-	K    int // from 1, counted per Machine
+	K    int // from 1, counted per Machine; 0 for what only reads
 	Op   Op
 	Name string // path on the disk, of the new name for link and rename; a SQL call's text
 	From string // the old name of a link or rename
@@ -132,7 +141,7 @@ func (m *Machine) Image(keep Keep) *Disk { return m.disk.Image(keep) }
 // another. A SQL call that runs when the process crashes runs on, as a
 // database would, but its answer is lost.
 func (m *Machine) Env() *sys.Env {
-	return &sys.Env{Files: m.openFiles, Clock: sys.WallClock{}, SQL: m.sql}
+	return &sys.Env{Files: m.openFiles, View: m.viewFiles, Clock: sys.WallClock{}, SQL: m.sql}
 }
 
 // CrashAt makes the process die at its k-th effect, counted from 1.
@@ -210,6 +219,7 @@ type act struct {
 	op         Op
 	name, from string
 	do         func() error
+	size       int    // bytes that a write adds
 	half       func() // what Half does; nil: do
 	fail       func() // what an injected fault leaves behind; nil: nothing
 }
@@ -233,6 +243,10 @@ func (m *Machine) effect(a act) error {
 		return a.failed(ErrCrashed)
 	}
 	err := m.fault(e, a)
+	if err == nil && !m.disk.takes(a) {
+		a.fail()
+		err = syscall.ENOSPC
+	}
 	if err == nil {
 		err = a.do()
 	}
@@ -310,10 +324,24 @@ func (m *Machine) read(op, name string, do func() error) error {
 	defer m.disk.mu.Unlock()
 	err := ErrCrashed
 	if !m.dead {
+		err = m.unreadable(op, name)
+	}
+	if err == nil {
 		err = do()
 	}
 	if err != nil {
 		return failed(op, name, err)
+	}
+	return nil
+}
+
+// unreadable returns the error of the fault that a read runs into.
+func (m *Machine) unreadable(op, name string) error {
+	switch Op(op) {
+	case OpList, OpOpen, OpRead:
+		if f := m.faulty(Effect{Op: Op(op), Name: name}); f != nil {
+			return f.Err
+		}
 	}
 	return nil
 }

@@ -304,3 +304,56 @@ func TestErrorsNameTheFile(t *testing.T) {
 		t.Errorf("got error %v", err)
 	}
 }
+
+// TestFullDisk has a disk of a size: what doesn't fit is written by half, and
+// deleting makes room.
+func TestFullDisk(t *testing.T) {
+	m := sim.NewMachine(sim.NewDisk())
+	files, err := m.Env().Files("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Disk().SetSize(100)
+	write := func(name string, n int) error {
+		f, err := files.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.Write(make([]byte, n))
+		return errors.Join(err, f.Close())
+	}
+	if err := write("a", 60); err != nil {
+		t.Fatal(err)
+	}
+	if err := files.Link("a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("c", 50); !errors.Is(err, syscall.ENOSPC) || m.Disk().Used() != 85 {
+		t.Errorf("50 bytes behind 60 of 100: %v, %d used", err, m.Disk().Used())
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := files.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := write("e", 75); err != nil || m.Disk().Used() != 100 {
+		t.Errorf("75 bytes behind 25 of 100: %v, %d used", err, m.Disk().Used())
+	}
+}
+
+// TestUnreadable has reads that fail, which aren't effects.
+func TestUnreadable(t *testing.T) {
+	m := sim.NewMachine(sim.NewDisk())
+	files, err := m.Env().Files("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := m.Effects()
+	m.Inject(sim.Fault{Match: func(e sim.Effect) bool { return e.Op == sim.OpList && e.K == 0 && e.Name == "d" }, Err: syscall.EIO, Once: true})
+	if _, err := files.List("."); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the list failed with %v", err)
+	}
+	if _, err := files.List("."); err != nil || m.Effects() != before {
+		t.Errorf("then with %v, after %d effects", err, m.Effects()-before)
+	}
+}

@@ -56,6 +56,62 @@ func CleanTemp(f Files) error {
 	return nil
 }
 
+// ProbeDisk finds out whether a folder's disk takes a file of size bytes: it
+// writes one, makes it durable, gives it a second name and removes both. name is
+// the file's, in a folder that exists; what an interrupted probe left there is
+// removed first. ProbeStore is the same in a store.
+func ProbeDisk(f Files, name string, size int64) (err error) {
+	again := name + "-2"
+	defer func() {
+		for _, n := range []string{name, again} {
+			if gone := f.Remove(n); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+				err = errors.Join(err, gone)
+			}
+		}
+		if err == nil {
+			err = f.SyncDir(path.Dir(name))
+		}
+	}()
+	for _, n := range []string{name, again} {
+		if err := f.Remove(n); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := Fill(f, name, size); err != nil {
+		return err
+	}
+	return f.Link(name, again)
+}
+
+// ProbeStore finds out whether a store takes objects of size bytes.
+func ProbeStore(f Files, size int64) error {
+	err := f.Mkdir(tempDir)
+	if err == nil {
+		err = ProbeDisk(f, path.Join(tempDir, "probe"), size)
+	}
+	if err != nil {
+		return fmt.Errorf("try to write %d bytes: %w", size, err)
+	}
+	return nil
+}
+
+// Fill makes a file of size bytes that no file system can keep in fewer, and
+// makes them and its name durable.
+func Fill(f Files, name string, size int64) error {
+	file, err := f.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(file, rand.Reader, size)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return f.SyncDir(path.Dir(name))
+}
+
 // PutIfAbsent links the object only after all of it is durable. Nothing undoes
 // the link: somebody may have read the object by then.
 func (b *blobs) PutIfAbsent(name string, write func(io.Writer) error) error {

@@ -39,6 +39,20 @@ func OpenFiles(dir string) (Files, error) {
 	return &osFiles{root, abs}, nil
 }
 
+// ViewFiles opens the folder dir of the operating system, which must be there. It
+// changes nothing.
+func ViewFiles(dir string) (Files, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open folder %s: %w", dir, err)
+	}
+	root, err := os.OpenRoot(abs)
+	if err != nil {
+		return nil, fmt.Errorf("open folder %s: %w", abs, cause(err))
+	}
+	return &osFiles{root, abs}, nil
+}
+
 // makeFolder makes dir and what is missing above it, and syncs the folder
 // above each. One that is there already may have been made by a process that
 // was killed before it could sync. As none is made below an unsynced one, that

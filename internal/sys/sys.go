@@ -14,6 +14,10 @@ import (
 // ErrLocked reports that another process holds the lock.
 var ErrLocked = errors.New("locked by another process")
 
+// ErrKilled is the cause with which a context is cancelled whose run isn't to
+// stop politely: nothing more is done, as if the process had been killed.
+var ErrKilled = errors.New("the process was killed")
+
 // Files is one folder and what is below it. Names are relative, with slashes,
 // as fs.ValidPath has them. Nothing outside the folder can be reached. Errors
 // name operation and file, and wrap fs.ErrNotExist, fs.ErrExist, fs.ErrClosed
@@ -71,6 +75,9 @@ type Blobs interface {
 type Env struct {
 	// Files opens the folder dir and makes it when missing.
 	Files func(dir string) (Files, error)
+	// View opens the folder dir, which must exist (fs.ErrNotExist), and makes
+	// nothing. nil: Files does.
+	View  func(dir string) (Files, error)
 	Clock Clock
 	// SQL performs one call to a database. A database's own file I/O is its
 	// own: what can be interposed is the sequence of calls to it.
@@ -92,5 +99,5 @@ func From(ctx context.Context) *Env {
 	if env, ok := ctx.Value(envKey{}).(*Env); ok {
 		return env
 	}
-	return &Env{Files: OpenFiles, Clock: WallClock{}, SQL: func(_ string, do func() error) error { return do() }}
+	return &Env{Files: OpenFiles, View: ViewFiles, Clock: WallClock{}, SQL: func(_ string, do func() error) error { return do() }}
 }

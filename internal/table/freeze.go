@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -14,6 +15,7 @@ type Pool struct {
 	copies  chan *memory
 	buffers chan []byte
 	deal    int // bytes that entries are dealt out to at once
+	held    atomic.Int64
 }
 
 // memory is what a frozen copy is kept in.
@@ -22,6 +24,7 @@ type memory struct {
 	tombs  []uint64     // tombstones: hash, key words
 	arena  [][]byte     // chunk headers; the table's still grow
 	values bytes.Buffer // boxed values: u32 length, bytes
+	bytes  int64        // of this, as the pool has counted it
 }
 
 // NewPool returns an empty pool.
@@ -32,6 +35,17 @@ func NewPool() *Pool {
 // slack is how much larger than needed recycled memory may be: more would keep
 // the size of one full checkpoint for ever.
 func slack(need int) int { return 8*need + 1<<20 }
+
+// Bytes is the memory of the copies that are being encoded and of those kept
+// for the next ones.
+func (p *Pool) Bytes() int64 { return p.held.Load() }
+
+// count takes in what has become of m; it is called by whoever has it.
+func (p *Pool) count(m *memory) {
+	n := int64(8*(cap(m.words)+cap(m.tombs)) + 24*cap(m.arena) + m.values.Cap())
+	p.held.Add(n - m.bytes)
+	m.bytes = n
+}
 
 func (p *Pool) take(words int) *memory {
 	var m *memory
@@ -52,8 +66,9 @@ func (p *Pool) buffer(n int) (b []byte) {
 	case b = <-p.buffers:
 	default:
 	}
-	if cap(b) < n || cap(b) > slack(n) {
+	if had := cap(b); had < n || had > slack(n) {
 		b = make([]byte, n, n+n/8)
+		p.held.Add(int64(cap(b) - had))
 	}
 	return b[:n]
 }
@@ -62,6 +77,7 @@ func (p *Pool) give(b []byte) {
 	select {
 	case p.buffers <- b:
 	default:
+		p.held.Add(-int64(cap(b)))
 	}
 }
 
@@ -105,9 +121,11 @@ func (f *Frozen) Release() {
 		m.values = bytes.Buffer{}
 	}
 	m.values.Reset()
+	f.pool.count(m)
 	select {
 	case f.pool.copies <- m:
 	default:
+		f.pool.held.Add(-m.bytes)
 	}
 }
 
@@ -140,6 +158,7 @@ func (t *Table[K, V]) Freeze(p *Pool, all bool) (*Frozen, error) {
 		f.n += len(t.tombs) / (1 + t.keyWords)
 	}
 	f.arena = append(f.arena, t.arena.chunks...)
+	p.count(f.memory)
 	t.unmark()
 	return f, nil
 }
@@ -211,6 +230,7 @@ func (t *Table[K, V]) copyBoxed(f *Frozen, all bool) error {
 				return fmt.Errorf("freeze: encode value of key %.100s: %w", fmt.Sprint(t.Key(id)), err)
 			}
 			binary.LittleEndian.PutUint32(f.values.Bytes()[from:], uint32(n))
+			weigh(&t.weights, id, uint32(n), t.Value(id))
 			dst = dst[head+1:]
 		}
 	}

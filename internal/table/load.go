@@ -46,6 +46,11 @@ func (t *Table[K, V]) Load(b []byte, key, value string, owns func(group int) boo
 	if t.live+owned > maxIDs {
 		return nil, fmt.Errorf("load: %d entries are more than a table can hold (%d): run the job with more tasks", t.live+owned, maxIDs)
 	}
+	if more := t.Growth(owned); more > 0 {
+		if err := l.check(more); err != nil {
+			return nil, err
+		}
+	}
 	t.reserve(owned)
 	l.alloc(owned)
 	at := 0
@@ -60,6 +65,17 @@ func (t *Table[K, V]) Load(b []byte, key, value string, owns func(group int) boo
 	}
 	l.flush()
 	return rest, nil
+}
+
+// checked is how many entries are loaded between two calls of what OnLoad set.
+const checked = 1 << 15
+
+func (l *loader[K, V]) check(more int64) error {
+	l.since = 0
+	if l.t.onLoad == nil {
+		return nil
+	}
+	return l.t.onLoad(more)
 }
 
 // fits compares a section's header with the schemas and the table.
@@ -88,12 +104,17 @@ type loader[K comparable, V any] struct {
 	texts []string // keys in the arena: bytes of the section
 	fixed []K      // keys in the entry
 	vals  []V
+	sizes []uint32 // of boxed values' encodings
+	since int      // entries since the last check
 }
 
 func (l *loader[K, V]) alloc(entries int) {
 	var v V
 	n := max(1, min(256, entries, maxFlat/max(1, int(unsafe.Sizeof(v)))))
 	l.hash, l.ids, l.vals = make([]uint64, n), make([]uint32, n), make([]V, n)
+	if l.boxed {
+		l.sizes = make([]uint32, n)
+	}
 	if l.t.key.form == keyFixed {
 		l.fixed = make([]K, n)
 	} else {
@@ -124,6 +145,11 @@ func (l *loader[K, V]) group(g listing, b []byte) error {
 		}
 		if l.n++; l.n == len(l.hash) {
 			l.flush()
+		}
+		if l.since++; l.since == checked {
+			if err := l.check(0); err != nil {
+				return err
+			}
 		}
 	}
 	if len(b) > 0 {
@@ -188,6 +214,7 @@ func (l *loader[K, V]) readValue(group int, b []byte) ([]byte, error) {
 		if err := l.t.value.dec.Unmarshal(raw, v); err != nil {
 			return nil, corrupt("group %d: a value isn't a %s: %v", group, l.t.value.schema, err)
 		}
+		l.sizes[l.n] = uint32(n)
 		return b[n:], nil
 	}
 	for _, at := range l.plan.bools {
@@ -231,7 +258,11 @@ func (l *loader[K, V]) flush() {
 		t.locateStrings(hash, l.texts[:l.n], ids)
 	}
 	for i, id := range ids {
-		*t.Value(id &^ Fresh) = l.vals[i]
+		v := t.Value(id &^ Fresh)
+		*v = l.vals[i]
+		if l.boxed {
+			weigh(&t.weights, id&^Fresh, l.sizes[i], v)
+		}
 	}
 	l.n = 0
 }

@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"reflect"
 	"unsafe"
 )
@@ -228,6 +229,7 @@ func (t *Table[K, V]) newID() uint32 {
 		t.slabs = append(t.slabs, unsafe.Pointer(unsafe.SliceData(make([]uint64, n*t.stride))))
 		if !t.value.flat {
 			t.boxes = append(t.boxes, make([]V, n))
+			t.weights.sizes = append(t.weights.sizes, make([]uint32, n)...)
 		}
 		t.dirty = append(t.dirty, make([]uint64, n/64)...)
 		t.dead = append(t.dead, make([]uint64, n/64)...)
@@ -242,11 +244,8 @@ func (t *Table[K, V]) reserve(n int) {
 	if 4*need <= 3*size {
 		return
 	}
-	shift := t.shift
-	for 4*need > 3*size {
-		size *= 2
-		shift--
-	}
+	size = indexSize(need, size)
+	shift := uint8(64 - bits.TrailingZeros(uint(size)))
 	old := t.index
 	t.index, t.shift = make([]uint64, size), shift
 	mask := uint64(size - 1)
@@ -260,6 +259,14 @@ func (t *Table[K, V]) reserve(n int) {
 		}
 		t.index[at] = c
 	}
+}
+
+// indexSize is the cells that an index of so many needs for need keys.
+func indexSize(need, cells int) int {
+	for 4*need > 3*cells {
+		cells *= 2
+	}
+	return cells
 }
 
 // unindex empties id's cell and moves those behind it up, so that no probe ends

@@ -38,17 +38,30 @@ func (s *section) group(i int) listing {
 }
 
 func parseSection(b []byte) (s section, rest []byte, err error) {
+	s, size, b, err := parseHead(b)
+	if err != nil {
+		return s, nil, err
+	}
+	if size > uint64(len(b)) {
+		return s, nil, corrupt("its entries take %d bytes, %d are left", size, len(b))
+	}
+	s.body, rest = b[:size], b[size:]
+	return s, rest, s.check(len(s.body))
+}
+
+// parseHead reads what stands before the entries, which take size bytes.
+func parseHead(b []byte) (s section, size uint64, rest []byte, err error) {
 	if len(b) < headerBytes {
-		return s, nil, corrupt("%d bytes are left, its header takes %d", len(b), headerBytes)
+		return s, 0, nil, corrupt("%d bytes are left, its header takes %d", len(b), headerBytes)
 	}
 	if string(b[:4]) != magic {
-		return s, nil, corrupt("it starts with %q, not with %q", b[:4], magic)
+		return s, 0, nil, corrupt("it starts with %q, not with %q", b[:4], magic)
 	}
 	if b[4] != version {
-		return s, nil, corrupt("its version is %d, this program reads version %d", b[4], version)
+		return s, 0, nil, corrupt("its version is %d, this program reads version %d", b[4], version)
 	}
 	if b[5] > keyLengths|valLengths || b[6] != 0 || b[7] != 0 {
-		return s, nil, corrupt("unknown flags %x", b[5:8])
+		return s, 0, nil, corrupt("unknown flags %x", b[5:8])
 	}
 	le := binary.LittleEndian
 	s = section{
@@ -57,23 +70,20 @@ func parseSection(b []byte) (s section, rest []byte, err error) {
 		groups: int(le.Uint32(b[16:])), listed: int(le.Uint32(b[20:])),
 	}
 	if s.keyed && s.key != 0 || s.boxed && s.value != 0 || s.key > maxFixed || s.value > maxFlat || s.value%8 != 0 {
-		return s, nil, corrupt("keys of %d and values of %d bytes (flags %d)", s.key, s.value, b[5])
+		return s, 0, nil, corrupt("keys of %d and values of %d bytes (flags %d)", s.key, s.value, b[5])
 	}
-	size := le.Uint64(b[24:])
+	size = le.Uint64(b[24:])
 	b = b[headerBytes:]
 	if s.listed > s.groups || len(b) < s.listed*groupBytes {
-		return s, nil, corrupt("%d groups of %d are listed, %d bytes are left", s.listed, s.groups, len(b))
+		return s, 0, nil, corrupt("%d groups of %d are listed, %d bytes are left", s.listed, s.groups, len(b))
 	}
-	s.list, b = b[:s.listed*groupBytes], b[s.listed*groupBytes:]
-	if size > uint64(len(b)) {
-		return s, nil, corrupt("its entries take %d bytes, %d are left", size, len(b))
-	}
-	s.body, rest = b[:size], b[size:]
-	return s, rest, s.check()
+	s.list, rest = b[:s.listed*groupBytes], b[s.listed*groupBytes:]
+	return s, size, rest, nil
 }
 
-// check compares the listed groups with each other and with the body.
-func (s *section) check() error {
+// check compares the listed groups with each other and with the size of the
+// body.
+func (s *section) check(body int) error {
 	least := func(keyed bool, size int) int {
 		if keyed {
 			return 4
@@ -81,7 +91,7 @@ func (s *section) check() error {
 		return size
 	}
 	key, value := least(s.keyed, s.key), least(s.boxed, s.value)
-	left, before := len(s.body), -1
+	left, before := body, -1
 	for i := range s.listed {
 		g := s.group(i)
 		if g.group <= before || g.group >= s.groups {

@@ -46,6 +46,7 @@ type Table[K comparable, V any] struct {
 	slabBits uint8            // log2 of the entries a slab
 	slabs    []unsafe.Pointer // to (1 << slabBits) * stride words each
 	boxes    [][]V            // boxed values, in slabs alike
+	weights  weights          // what boxed values point to
 	ids      uint32           // handed out so far
 	free     []uint32         // of these, deleted
 	live     int
@@ -56,6 +57,7 @@ type Table[K comparable, V any] struct {
 	dead    []uint64 // a bit an id: deleted
 	tombs   []uint64 // hash and key words of what was deleted since the freeze
 
+	onLoad  func(more int64) error
 	refs    [MaxBatch]uint64
 	first   [MaxBatch]uint64 // Locate: the keys' cells
 	scratch *scratch         // composite keys only
@@ -107,14 +109,30 @@ func (t *Table[K, V]) IDs() uint32 { return t.ids }
 // Dead reports whether id was deleted and not given out again.
 func (t *Table[K, V]) Dead(id uint32) bool { return t.dead[id>>6]&(1<<(id&63)) != 0 }
 
-// Bytes is the memory that the table holds, without what boxed values point to.
+// Bytes is the memory that the table holds. What boxed values point to is an
+// estimate, from the length of their encodings when they were last saved or
+// loaded.
 func (t *Table[K, V]) Bytes() int64 {
 	var v V
 	slab := 8 * t.stride << t.slabBits
 	n := 8*(len(t.index)+cap(t.slabs)+cap(t.dirty)+cap(t.dead)+cap(t.tombs)) + 4*cap(t.free) + len(t.slabs)*slab
 	n += (len(t.boxes) << t.slabBits) * int(unsafe.Sizeof(v))
-	n += cap(t.arena.chunks) * 28
-	return int64(n) + t.arena.held + int64(unsafe.Sizeof(*t))
+	n += cap(t.arena.chunks)*28 + 4*cap(t.weights.sizes)
+	return int64(n) + t.arena.held + t.weights.bytes() + int64(unsafe.Sizeof(*t))
+}
+
+// OnLoad sets what Load calls now and then while it fills the table, and ends
+// with its error: more is the bytes that it is about to take at once, or 0.
+func (t *Table[K, V]) OnLoad(check func(more int64) error) { t.onLoad = check }
+
+// Growth is the memory that Locate would take at once, on top of Bytes, for n
+// keys that are all new: while the index grows, the old one and the new one are
+// there together. It is 0 unless the index has to grow.
+func (t *Table[K, V]) Growth(n int) int64 {
+	if 4*(t.live+n) <= 3*len(t.index) {
+		return 0
+	}
+	return 8 * int64(indexSize(t.live+n, len(t.index)))
 }
 
 func (t *Table[K, V]) entry(id uint32) unsafe.Pointer {
@@ -194,6 +212,7 @@ func (t *Table[K, V]) remove(id uint32) {
 	if !t.value.flat {
 		var zero V
 		*t.Value(id) = zero
+		t.weights.set(id, 0)
 	}
 	if t.arena.sparse() {
 		t.repack()
@@ -227,6 +246,7 @@ func (t *Table[K, V]) Reset() {
 	for _, b := range t.boxes {
 		clear(b)
 	}
+	t.weights.reset()
 	t.ids, t.free, t.live, t.changed = 0, t.free[:0], 0, 0
 	t.tombs = t.tombs[:0]
 	maxKey := t.arena.maxKey
