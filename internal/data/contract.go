@@ -27,8 +27,10 @@ type Ack struct {
 	Epoch  int64
 	Task   string       // STAGE/INDEX
 	Splits []SplitState // of a source task
-	Parts  []Part       // of a task with state
-	Pause  time.Duration
+	// Growing says that there may come more splits: the task never ends.
+	Growing bool
+	Parts   []Part // of a task with state
+	Pause   time.Duration
 }
 
 // SplitState is one split in a checkpoint.

@@ -45,6 +45,8 @@ func NewDistinct[K comparable, T any](at At, c DistinctConfig[K, T], next Out[T]
 		tab:   table.New[K, int64](c.Key, c.Value, t.run.Groups),
 		older: table.New[K, []int64](c.Key, c.Older, t.run.Groups),
 		pools: [2]*table.Pool{table.NewPool(), table.NewPool()}}
+	d.tab.OnLoad(t.loading)
+	d.older.OnLoad(t.loading)
 	t.OnRestore(func(rs Restorer) error {
 		d.clock.restore(rs.Clocks(c.ID))
 		return sections(rs, c.ID, func(tag int64, b []byte, sec Section) ([]byte, error) {
@@ -76,6 +78,9 @@ func (d *Distinct[K, T]) Batch(b *Batch[K, T]) {
 		hash, keys = d.hash[:len(in)], d.keys[:len(in)]
 	}
 	ids := d.ids[:len(hash)]
+	if !d.Task.room(d.tab.Growth(len(ids))) {
+		return
+	}
 	d.tab.Locate(hash, keys, ids)
 	late := behind{late: b.Late}
 	t := d.Task

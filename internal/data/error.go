@@ -21,6 +21,10 @@ var ErrRefused = errors.New("refused to run")
 // ErrGrown reports input behind the end of a finished job.
 var ErrGrown = errors.New("input has grown since the job finished")
 
+// ErrOversized is wrapped by the error of a rejected record that is too long for
+// its source, and is counted apart from those that can't be decoded.
+var ErrOversized = errors.New("too long")
+
 // RecordError says which record stopped which step.
 type RecordError struct {
 	Step  string // the step's id, or its operation and place
@@ -93,7 +97,7 @@ func (e sinkError) Unwrap() error { return e.err }
 func (t *Task) blame(err error) error {
 	var have *RecordError
 	var sink sinkError
-	if errors.As(err, &have) {
+	if errors.As(err, &have) || errors.Is(err, ErrStateMemory) {
 		return err
 	}
 	step := t.run.stepName(t.Step)

@@ -16,18 +16,20 @@ type Op[K, T any] interface{ Batch(b *Batch[K, T]) }
 
 // Stage is the tasks behind an exchange.
 type Stage[K, T any] struct {
-	Tasks []*Task
-	ops   []Op[K, T]
+	Tasks  []*Task
+	ops    []Op[K, T]
+	id     string
+	meters []*stepMeter
 }
 
 // NewStage makes the tasks of a keyed step; mk makes the step in one of them.
 func NewStage[K, T any](r *Run, id string, mk func(t *Task) (Op[K, T], Marker)) *Stage[K, T] {
-	s := &Stage[K, T]{}
+	s := &Stage[K, T]{id: id}
 	for i := range r.Parallelism {
 		t := r.newTask(id, i, r.Parallelism)
 		op, head := mk(t)
 		t.SetHead(head)
-		s.Tasks, s.ops = append(s.Tasks, t), append(s.ops, op)
+		s.Tasks, s.ops, s.meters = append(s.Tasks, t), append(s.ops, op), append(s.meters, t.meter(op))
 	}
 	return s
 }
@@ -48,8 +50,10 @@ type Keyer[K comparable, T any] struct {
 	mask  uint64   // groups-1 if that is a power of two, else 0
 	op    Op[K, T] // local
 	next  Marker   // local
-	wm    int64    // rides on the next batch; flushes nothing
-	sent  int64    // local: the watermark passed on
+	meter *stepMeter
+	flow  *edgeMeter
+	wm    int64 // rides on the next batch; flushes nothing
+	sent  int64 // local: the watermark passed on
 	last  time.Time
 }
 
@@ -62,13 +66,16 @@ type edge[K, T any] struct {
 }
 
 // NewKeyer connects task t to every task of stage s.
-func NewKeyer[K comparable, T any](t *Task, step int, kind table.Key, key func(T) K, s *Stage[K, T]) *Keyer[K, T] {
-	k := &Keyer[K, T]{task: t, step: int32(step), key: key, kind: kind, size: t.run.BatchLen, wm: MinTime}
+func NewKeyer[K comparable, T any](t *Task, step int, kind table.Key, key func(T) K, s *Stage[K, T]) Out[T] {
+	guard := guardKey(t, step, kind, &key)
+	k := &Keyer[K, T]{task: t, step: int32(step), key: key, kind: kind, size: t.run.BatchLen, wm: MinTime, flow: t.run.meterEdge(s.id)}
+	k.flow.home = k.home
 	for i, to := range s.Tasks {
-		op := s.ops[i]
+		op, meter := s.ops[i], s.meters[i]
 		to.ins = append(to.ins, inbound{wm: MinTime, probe: -1, recv: func(b any) {
 			batch := b.(*Batch[K, T])
 			op.Batch(batch)
+			meter.batch(batch.N)
 			batch.reset()
 			batch.home <- batch // has room for every batch of the edge
 		}})
@@ -86,16 +93,17 @@ func NewKeyer[K comparable, T any](t *Task, step int, kind table.Key, key func(T
 		k.stage = k.take(0)
 	}
 	t.OnIdle(k.flush)
-	return k
+	return guard.before(k)
 }
 
 // NewLocal is a keyer whose step runs in the same task.
-func NewLocal[K comparable, T any](t *Task, step int, kind table.Key, key func(T) K, op Op[K, T], next Marker) *Keyer[K, T] {
+func NewLocal[K comparable, T any](t *Task, step int, kind table.Key, key func(T) K, op Op[K, T], next Marker) Out[T] {
+	guard := guardKey(t, step, kind, &key)
 	k := &Keyer[K, T]{task: t, step: int32(step), key: key, kind: kind, size: t.run.BatchLen,
-		wm: MinTime, sent: MinTime, op: op, next: next}
+		wm: MinTime, sent: MinTime, op: op, next: next, meter: t.meter(op)}
 	k.stage = newBatch[K, T](k.size, nil)
 	t.OnIdle(k.flush)
-	return k
+	return guard.before(k)
 }
 
 // Push adds one record. With one receiver a whole batch is hashed at once.
@@ -162,6 +170,7 @@ func (k *Keyer[K, T]) whole() {
 	if k.op != nil {
 		behind, origin := k.task.Behind, k.task.Origin
 		k.op.Batch(b)
+		k.meter.batch(b.N)
 		b.reset()
 		k.passLocal()
 		k.task.Behind, k.task.Origin = behind, origin
@@ -178,6 +187,9 @@ func (k *Keyer[K, T]) passLocal() {
 		k.sent = k.wm
 		k.task.caused()
 		k.next.Mark(Mark{Watermark, k.wm})
+		if k.meter != nil {
+			k.meter.measure()
+		}
 	}
 }
 
@@ -192,8 +204,11 @@ func (k *Keyer[K, T]) take(j int) *Batch[K, T] {
 	}
 	if e.made < credit {
 		e.made++
+		k.flow.made.Add(1)
 		return newBatch(k.size, e.home)
 	}
+	began := k.flow.wait()
+	defer k.flow.waitedSince(began)
 	select {
 	case b := <-e.home:
 		return b
@@ -207,14 +222,30 @@ func (k *Keyer[K, T]) send(j int) {
 	e.sent = k.wm
 	b := k.cur[j]
 	k.cur[j] = nil
+	k.flow.batches.Add(1)
 	k.post(e, msg{in: e.in, batch: b, mark: Mark{Watermark, k.wm}})
 }
 
 func (k *Keyer[K, T]) post(e *edge[K, T], m msg) {
 	select {
 	case e.to.mail <- m:
+		return
+	default:
+	}
+	began := k.flow.wait()
+	select {
+	case e.to.mail <- m:
 	case <-k.task.run.done:
 	}
+	k.flow.waitedSince(began)
+}
+
+// home is how many credits have come back.
+func (k *Keyer[K, T]) home() (n int) {
+	for i := range k.edges {
+		n += len(k.edges[i].home)
+	}
+	return n
 }
 
 // flush sends partly filled batches, and watermarks that found none to ride on.

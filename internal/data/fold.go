@@ -1,6 +1,9 @@
 package data
 
 import (
+	"fmt"
+	"math"
+
 	"github.com/weirstream/weir/internal/table"
 )
 
@@ -28,6 +31,11 @@ type Fold[K comparable, T, A, R any] struct {
 	clock clock
 	ids   [MaxBatch]uint32
 	tmp   R
+	// guard is set where a record that can't be added is set aside.
+	guard *folding[T, A]
+	make  func() // guarded: makes tmp
+	key   K
+	acc   *A
 }
 
 // NewFold makes the step in its task.
@@ -35,6 +43,14 @@ func NewFold[K comparable, T, A, R any](at At, c FoldConfig[K, T, A, R], next Ou
 	t := at.Task
 	f := &Fold[K, T, A, R]{At: at, c: c, next: next, tab: table.New[K, A](c.Key, c.Value, t.run.Groups),
 		pool: table.NewPool(), clock: newClock(t)}
+	if t.careful() && !c.Count {
+		f.guard = newFolding(c.Value, c.First, c.Zero, c.Add)
+		f.make = func() { f.tmp = c.Make(f.key, *f.acc) }
+		if c.Barrier {
+			f.make = nil
+		}
+	}
+	f.tab.OnLoad(t.loading)
 	t.OnRestore(func(rs Restorer) error {
 		f.clock.restore(rs.Clocks(c.ID))
 		return sections(rs, c.ID, func(_ int64, b []byte, sec Section) ([]byte, error) {
@@ -48,6 +64,9 @@ func NewFold[K comparable, T, A, R any](at At, c FoldConfig[K, T, A, R], next Ou
 func (f *Fold[K, T, A, R]) Batch(b *Batch[K, T]) {
 	t, tab := f.Task, f.tab
 	ids := f.ids[:b.N]
+	if !t.room(tab.Growth(b.N)) {
+		return
+	}
 	tab.Locate(b.Hash[:b.N], b.Keys[:b.N], ids)
 	recs, keys, at, origin := b.Recs[:len(ids)], b.Keys[:len(ids)], b.At[:len(ids)], b.Origin[:len(ids)]
 	late := behind{late: b.Late}
@@ -60,8 +79,22 @@ func (f *Fold[K, T, A, R]) Batch(b *Batch[K, T]) {
 		id &^= table.Fresh
 		acc := tab.Value(id)
 		switch {
+		case f.guard != nil:
+			f.key, f.acc = keys[i], acc
+			if err := f.guard.apply(acc, recs[i], fresh, f.make); err != nil {
+				t.reject(f.Step, origin[i], at[i], nil, err)
+				if fresh {
+					unmake(tab, ids, i)
+				}
+				continue
+			}
 		case f.c.Count:
-			*any(acc).(*int64)++
+			n := any(acc).(*int64)
+			if *n == math.MaxInt64 {
+				t.reject(f.Step, origin[i], at[i], nil, errCount)
+				continue
+			}
+			*n++
 		case fresh && f.c.First != nil:
 			*acc = f.c.First(recs[i])
 		default:
@@ -77,11 +110,16 @@ func (f *Fold[K, T, A, R]) Batch(b *Batch[K, T]) {
 		if len(b.Late) > 0 {
 			t.Behind = late.of(i)
 		}
-		f.tmp = f.c.Make(keys[i], *acc)
+		if f.guard == nil {
+			f.tmp = f.c.Make(keys[i], *acc)
+		}
 		f.next.Push(&f.tmp, at[i])
 	}
 	t.Behind = MinTime
 }
+
+// errCount is a count that another record can't be added to.
+var errCount = fmt.Errorf("the count of its key is %d, the largest int64: it isn't raised any further", int64(math.MaxInt64))
 
 // Mark emits and saves at a barrier.
 func (f *Fold[K, T, A, R]) Mark(m Mark) {

@@ -27,6 +27,7 @@ type feed struct {
 	mu    sync.Mutex
 	recs  []rec
 	ended bool
+	idle  bool // while there is nothing to read
 	ready chan struct{}
 }
 
@@ -43,6 +44,13 @@ func (f *feed) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = true
+	f.wake()
+}
+
+func (f *feed) rest(on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.idle = on
 	f.wake()
 }
 
@@ -192,18 +200,33 @@ type shape struct {
 
 func start(t *testing.T, s shape, from *kept, feeds []*feed, mk chain) *flow {
 	t.Helper()
+	return startWith(t, s, from, feeds, func(*Run) {}, mk)
+}
+
+// startWith is start of a run that was prepared before it has tasks.
+func startWith(t *testing.T, s shape, from *kept, feeds []*feed, prepare func(*Run), mk chain) *flow {
+	t.Helper()
+	return startAs(t, s, from, feeds, prepare, func(*SourceConfig[rec]) {}, mk)
+}
+
+// startAs is startWith, with a source that isn't like the others.
+func startAs(t *testing.T, s shape, from *kept, feeds []*feed, prepare func(*Run), change func(*SourceConfig[rec]), mk chain) *flow {
+	t.Helper()
 	f := &flow{Run: NewRun(Config{Parallelism: s.parallelism, Groups: 128, BatchLen: s.batch, ReadLen: min(s.batch, 256),
 		Names: []string{"source", "key", "step", "sink"}}), boss: newBoss(), t: t, out: &collected{}}
+	prepare(f.Run)
 	var names []string
 	for i := range feeds {
 		names = append(names, strconv.Itoa(i))
 	}
-	NewSource(f.Run, SourceConfig[rec]{ID: "in", Time: func(r rec) time.Time { return time.Unix(0, r.at) }, Bound: s.bound, Every: s.every, Now: time.Now,
+	conf := SourceConfig[rec]{ID: "in", Time: func(r rec) time.Time { return time.Unix(0, r.at) }, Bound: s.bound, Every: s.every, Now: time.Now,
 		Open: func(_ context.Context, split string, at []byte) (Reader[rec], error) {
 			i, _ := strconv.Atoi(split)
 			pos, _ := strconv.Atoi(string(at))
 			return &feedReader{f: feeds[i], pos: pos}, nil
-		}}, names, func(t *Task) Out[rec] { return mk(f, t) })
+		}}
+	change(&conf)
+	NewSource(f.Run, conf, names, func(t *Task) Out[rec] { return mk(f, t) })
 	if from == nil {
 		from = &kept{}
 	}

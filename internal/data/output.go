@@ -1,5 +1,10 @@
 package data
 
+import (
+	"errors"
+	"time"
+)
+
 // SinkWriter is the side of a sink that a task calls.
 type SinkWriter[T any] interface {
 	Write(recs []T, at []int64) error
@@ -13,6 +18,22 @@ type filler interface{ Full() bool }
 // batch it is at, so that an error can name it.
 type pointing interface{ At() int }
 
+// rejection is an error of Write about one record: those before it were taken, it
+// and those behind it weren't.
+type rejection interface {
+	error
+	Rejected() int
+}
+
+// refusal is a rejection of a writer that is a user function, which panicked.
+type refusal struct {
+	error
+	at int
+}
+
+func (r refusal) Rejected() int { return r.at }
+func (r refusal) Unwrap() error { return r.error }
+
 // SinkOut gathers records for a sink and seals it at a barrier.
 type SinkOut[T any] struct {
 	at    At
@@ -25,14 +46,18 @@ type SinkOut[T any] struct {
 	// origins are the input records that the gathered ones come from.
 	origins []int64
 	point   pointing // nil: the writer isn't a user function
+	meter   *sinkMeter
+	from    int // the first record of the Write at hand
+	bad     int // the record that the writer rejected last, or -1
 }
 
 // NewSink ends a stream in w.
 func NewSink[T any](at At, w SinkWriter[T]) *SinkOut[T] {
 	o := &SinkOut[T]{at: at, w: w, recs: make([]T, at.Task.run.ReadLen), times: make([]int64, at.Task.run.ReadLen),
-		origins: make([]int64, at.Task.run.ReadLen)}
+		origins: make([]int64, at.Task.run.ReadLen), bad: -1}
 	o.full, _ = w.(filler)
 	o.point, _ = w.(pointing)
+	o.meter = at.Task.run.meterSink(at.Step)
 	at.Task.OnIdle(o.flush)
 	return o
 }
@@ -53,10 +78,8 @@ func (o *SinkOut[T]) flush() {
 	}
 	t.Step = o.at.Step
 	t.writing = o
-	err := o.w.Write(o.recs[:o.n], o.times[:o.n])
-	if err != nil {
-		t.Fail(sinkError{err: err, exact: o.point != nil})
-	}
+	began := time.Now()
+	o.meter.write(o.write(), time.Since(began))
 	t.writing = nil
 	o.n = 0
 	if o.full != nil && !o.asked && o.full.Full() {
@@ -65,11 +88,67 @@ func (o *SinkOut[T]) flush() {
 	}
 }
 
+// write hands over all records but those that the writer rejects: they are set
+// aside, and what stands behind them is written again. It returns how many were
+// taken.
+func (o *SinkOut[T]) write() (taken int) {
+	t := o.at.Task
+	taken = o.n
+	for o.from = 0; o.from < o.n && t.err == nil; o.from = o.bad + 1 {
+		o.bad = -1
+		recs, times := o.recs[o.from:o.n], o.times[o.from:o.n]
+		var err error
+		if o.point != nil && t.careful() {
+			err = o.guardedWrite(recs, times)
+		} else {
+			err = o.w.Write(recs, times)
+		}
+		if err == nil {
+			return taken
+		}
+		if r, one := errors.AsType[rejection](err); one && r.Rejected() >= 0 && r.Rejected() < len(recs) {
+			o.bad = o.from + r.Rejected()
+		}
+		if o.bad < 0 || !t.careful() {
+			t.Fail(sinkError{err: err, exact: o.point != nil || o.bad >= 0})
+			return taken - len(recs)
+		}
+		taken--
+		o.reject(err)
+	}
+	return taken
+}
+
+// reject sets the bad record aside. Where no input record caused it, the letter
+// holds the record itself.
+func (o *SinkOut[T]) reject(err error) {
+	t, origin := o.at.Task, o.origins[o.bad]
+	var raw []byte
+	if origin == noOrigin {
+		raw = row(o.recs[o.bad])
+	}
+	if _, panicked := errors.AsType[*PanicError](err); !panicked {
+		err = as(Refused, err)
+	}
+	t.reject(o.at.Step, origin, o.times[o.bad], raw, err)
+}
+
+// guardedWrite makes a panic of the user function a rejection of the record that
+// it was at.
+func (o *SinkOut[T]) guardedWrite(recs []T, at []int64) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = refusal{&PanicError{Value: p, at: panicFrame()}, o.point.At()}
+		}
+	}()
+	return o.w.Write(recs, at)
+}
+
 // culprit is the input record of the one that the writer is at.
 func (o *SinkOut[T]) culprit() int64 {
-	i := 0
-	if o.point != nil {
-		i = o.point.At()
+	i := o.bad
+	if i < 0 && o.point != nil {
+		i = o.from + o.point.At()
 	}
 	if i < 0 || i >= o.n {
 		return noOrigin

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Config is the shape of a run.
@@ -16,7 +17,9 @@ type Config struct {
 	Groups      int      // key groups
 	BatchLen    int      // records in a batch between stages, 1 to MaxBatch
 	ReadLen     int      // records in a source's and a sink's batch, 1 to MaxBatch
-	Names       []string // of the declared steps, by their number
+	Names       []string // of the declared steps, by their number, for errors
+	IDs         []string // the same, as the user gave them
+	StateMemory int64    // the most bytes that state may take; 0: no limit
 }
 
 // Run is one execution of a job: all tasks and what they share. It is built
@@ -28,7 +31,8 @@ type Run struct {
 
 	tasks   []*Task
 	sources []sourceTask
-	places  []place
+	growths []func(*Run) // each looks for new splits of a source until the run is over
+	ctx     context.Context
 	ctl     Control
 	done    chan struct{}
 	stop    sync.Once
@@ -37,9 +41,14 @@ type Run struct {
 	asked   atomic.Int64 // progress requests so far
 	full    sync.Map     // epoch -> map[string]bool, of open epochs
 	late    map[string]*atomic.Int64
+	abouts  map[string]about // by source
+	aside   *aside           // nil: there is no sink for dead letters
+	meters  meters
+	state   atomic.Int64 // bytes of state in all tasks
 
 	mu struct {
 		sync.Mutex
+		places   []place                    // the splits, by their number
 		progress map[string][]SplitProgress // by task
 	}
 }
@@ -61,38 +70,77 @@ type place struct {
 type SplitProgress struct {
 	SplitState
 	Standing
-	Idle bool
+	Idle  bool
+	Since time.Time // when its watermark last moved, or it was opened
 }
 
 // NewRun returns a run without tasks.
 func NewRun(c Config) *Run {
-	r := &Run{Config: c, Stages: map[any]any{}, done: make(chan struct{}), late: map[string]*atomic.Int64{}}
+	r := &Run{Config: c, Stages: map[any]any{}, done: make(chan struct{}), late: map[string]*atomic.Int64{}, abouts: map[string]about{}}
 	r.mu.progress = map[string][]SplitProgress{}
 	return r
 }
 
 func (r *Run) newTask(stage string, index, of int) *Task {
 	t := &Task{name: taskName(stage, index), index: index, of: of, run: r, wm: MinTime, Behind: MinTime, Origin: noOrigin}
+	if r.aside != nil {
+		t.letters = &letters{all: r.aside, out: r.aside.conf.Letters(), last: noOrigin}
+	}
 	r.tasks = append(r.tasks, t)
 	return t
 }
 
+// addSplit numbers a split.
 func (r *Run) addSplit(source, split string, locate func(string, int64) string) int {
-	r.places = append(r.places, place{source, split, locate})
-	return len(r.places) - 1
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.places = append(r.mu.places, place{source, split, locate})
+	return len(r.mu.places) - 1
 }
+
+// tooMany refuses more splits than there are numbers.
+func (r *Run) tooMany() error {
+	if n := len(r.splits()); n > maxSplits {
+		return fmt.Errorf("%w: the job's sources have %d splits, and can have %d: give them fewer and larger ones", ErrRefused, n, maxSplits)
+	}
+	return nil
+}
+
+// splits are all of them, by their number.
+func (r *Run) splits() []place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.places
+}
+
+// maxSplits is what an origin has room for.
+const maxSplits = 1 << (63 - markBits)
 
 // locate puts an origin into words. It may read the input again.
 func (r *Run) locate(origin int64) string {
-	if origin < 0 || int(origin>>markBits) >= len(r.places) {
+	p, ok := r.placeOf(origin)
+	if !ok {
 		return ""
 	}
-	p := r.places[origin>>markBits]
-	mark := origin & markMask
+	return fmt.Sprintf("source %s, %s", p.source, p.words(origin&markMask))
+}
+
+// words names a record of a split, in the words of its source.
+func (p place) words(mark int64) string {
 	if p.locate != nil {
-		return fmt.Sprintf("source %s, %s", p.source, p.locate(p.split, mark))
+		return p.locate(p.split, mark)
 	}
-	return fmt.Sprintf("source %s, split %s, record %d", p.source, p.split, mark)
+	return fmt.Sprintf("split %s, record %d", p.split, mark)
+}
+
+// placeOf is the split of an origin.
+func (r *Run) placeOf(origin int64) (p place, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if origin < 0 || int(origin>>markBits) >= len(r.mu.places) {
+		return place{}, false
+	}
+	return r.mu.places[origin>>markBits], true
 }
 
 func (r *Run) stepName(step int32) string {
@@ -125,6 +173,10 @@ func (r *Run) Late() map[string]int64 {
 // Open restores every task and opens every split. It returns where the splits
 // stand, which at the very first start is what genesis saves.
 func (r *Run) Open(ctx context.Context, rs Restorer) ([]SplitState, error) {
+	r.ctx = ctx
+	if err := r.tooMany(); err != nil {
+		return nil, err
+	}
 	if err := r.known(rs); err != nil {
 		return nil, err
 	}
@@ -143,14 +195,20 @@ func (r *Run) Open(ctx context.Context, rs Restorer) ([]SplitState, error) {
 			if err := load(rs); err != nil {
 				return nil, fmt.Errorf("restore task %s: %w", t.name, err)
 			}
+			if t.measure(); t.err != nil {
+				return nil, fmt.Errorf("restore task %s: %w", t.name, t.err)
+			}
 		}
 	}
 	return states, nil
 }
 
 // grown refuses input behind the end of a finished job: more of a split, or a
-// split that is new.
+// split that is new. Where splits may come, their ends don't tell of a finished job.
 func (r *Run) grown(rs Restorer) error {
+	if r.Growing() {
+		return nil
+	}
 	had, finished := 0, true
 	for _, source := range r.sourceIDs() {
 		for _, st := range rs.Splits(source) {
@@ -161,7 +219,7 @@ func (r *Run) grown(rs Restorer) error {
 	if had == 0 || !finished {
 		return nil
 	}
-	for _, p := range r.places {
+	for _, p := range r.splits() {
 		if _, ok := rs.Split(p.source, p.split); !ok {
 			return fmt.Errorf("source %s: split %s is new: %w; to read it, start a new job (another name and state directory)", p.source, p.split, ErrGrown)
 		}
@@ -174,18 +232,12 @@ func (r *Run) grown(rs Restorer) error {
 	return nil
 }
 
-func (r *Run) sourceIDs() []string {
-	ids := map[string]bool{}
-	for _, p := range r.places {
-		ids[p.source] = true
-	}
-	return slices.Sorted(maps.Keys(ids))
-}
+func (r *Run) sourceIDs() []string { return slices.Sorted(maps.Keys(r.abouts)) }
 
 // known checks that every split of the checkpoint still exists.
 func (r *Run) known(rs Restorer) error {
 	have := map[string]bool{}
-	for _, p := range r.places {
+	for _, p := range r.splits() {
 		have[p.source+"\x00"+p.split] = true
 	}
 	for _, source := range r.sourceIDs() {
@@ -205,6 +257,7 @@ func (r *Run) Start(ctl Control) {
 	for _, t := range r.tasks {
 		t.mail = make(chan msg, len(t.ins)*(credit+4)+1)
 	}
+	r.meters.live.Store(true)
 	for _, t := range r.tasks {
 		r.wg.Go(func() {
 			err := errGoexit // unless loop returns
@@ -223,6 +276,9 @@ func (r *Run) Start(ctl Control) {
 			}()
 			err = t.loop()
 		})
+	}
+	for _, look := range r.growths {
+		r.wg.Go(func() { look(r) })
 	}
 }
 
@@ -247,6 +303,7 @@ func (r *Run) Probe(n int64) { r.tell(Mark{Probe, n}) }
 // Hold makes the sources wait, or go on.
 func (r *Run) Hold(on bool) {
 	r.hold.Store(on)
+	r.meters.hold(on)
 	if !on {
 		r.tell(Mark{wake, 0})
 	}
@@ -280,6 +337,9 @@ func (r *Run) Close() error {
 
 // Tasks is the number of tasks, each of which acknowledges a barrier.
 func (r *Run) Tasks() int { return len(r.tasks) }
+
+// Growing reports whether a source may get more splits: then the job has no end.
+func (r *Run) Growing() bool { return len(r.growths) > 0 }
 
 // Sources is the number of source tasks, each of which ends.
 func (r *Run) Sources() int { return len(r.sources) }

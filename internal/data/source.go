@@ -2,9 +2,9 @@ package data
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"runtime"
+	"sync"
 	"time"
 )
 
@@ -27,6 +27,7 @@ type punctuated interface{ Watermark() time.Time }
 type Standing struct {
 	Done, Total, Lag int64
 	Idle             bool
+	Bytes            bool // Done and Total count bytes
 }
 
 // SourceConfig is what a source step needs.
@@ -38,22 +39,14 @@ type SourceConfig[T any] struct {
 	MaxAhead time.Duration     // of the clock; 0: any
 	Every    int64             // asks for a barrier after so many records of a split; 0: never
 	Open     func(ctx context.Context, split string, at []byte) (Reader[T], error)
-	Locate   func(split string, mark int64) string // may be nil
-	Standing func(r Reader[T]) Standing            // may be nil
+	Locate   func(split string, mark int64) string          // may be nil
+	Standing func(r Reader[T]) Standing                     // may be nil
+	Reread   func(split string, mark int64) ([]byte, error) // of a rejected record; may be nil
 	Now      func() time.Time
-}
-
-// split is one split in the task that reads it.
-type split[T any] struct {
-	number int // in the run
-	state  SplitState
-	rd     Reader[T]
-	marks  marked
-	punct  punctuated
-	high   int64     // newest event time
-	step   time.Time // of a punctuated reader, the last one
-	since  int64     // records since the last barrier
-	idle   bool
+	// SetAside makes a reader pass over the records that it can't take, and
+	// returns how to ask for them after a Read; nil, if it can't do that. May be nil.
+	SetAside func(r Reader[T]) func() []Rejected
+	Growth   *Growth // nil: the splits stay what they were at the start
 }
 
 // source is the body of a source task: it reads its splits in turn.
@@ -70,94 +63,47 @@ type source[T any] struct {
 	shown  int64  // progress requests answered
 	probes []Mark // asked for, not emitted yet
 	since  int    // records read since it was asked for
+	meter  *sourceMeter
+	quiet  bool                           // what follows knows that all splits are idle
+	try    func(rec T) (time.Time, error) // of a careful task: Time, with its panics as errors
+
+	given struct { // splits that are new, and not taken over yet
+		sync.Mutex
+		splits []*split[T]
+	}
 }
 
-// NewSource makes the tasks of a source step, at most one a split; mk makes
-// what follows in one of them.
+// NewSource makes the tasks of a source step, at most one a split, unless there
+// may come more; mk makes what follows in one of them.
 func NewSource[T any](r *Run, c SourceConfig[T], names []string, mk func(t *Task) Out[T]) {
 	n := max(1, min(r.Parallelism, len(names)))
+	if c.Growth != nil {
+		n = r.Parallelism
+	}
+	r.abouts[c.ID] = about{c.Reread, c.Time != nil}
+	var all []*source[T]
 	for i := range n {
 		t := r.newTask(c.ID, i, n)
-		s := &source[T]{t: t, c: c, out: mk(t), wm: MinTime, recs: make([]T, 0, r.ReadLen)}
+		s := &source[T]{t: t, c: c, out: mk(t), wm: MinTime, recs: make([]T, 0, r.ReadLen), meter: r.meterSource(c.ID)}
+		if t.careful() && c.Time != nil {
+			s.try = guarded(c.Time)
+		}
 		for j := i; j < len(names); j += n {
-			s.splits = append(s.splits, &split[T]{
-				number: r.addSplit(c.ID, names[j], c.Locate),
-				state:  SplitState{Source: c.ID, Split: names[j], Watermark: MinTime},
-			})
+			sp := s.newSplit(names[j])
+			sp.number = r.addSplit(c.ID, names[j], c.Locate)
+			s.splits = append(s.splits, sp)
 		}
-		t.head, t.cmd, t.splits = s.out, make(chan Mark, 64), s.states
-		t.body = func() error { return s.loop() }
+		t.head, t.cmd, t.splits, t.grows = s.out, make(chan Mark, 64), s.states, c.Growth != nil
+		t.body = func() error {
+			defer s.report() // the last figures
+			return s.loop()
+		}
 		r.sources = append(r.sources, sourceTask{t: t, open: s.open, atEnd: s.atEnd, close: s.close})
+		all = append(all, s)
 	}
-}
-
-// open opens the task's splits where the checkpoint left them.
-func (s *source[T]) open(ctx context.Context, rs Restorer) error {
-	for _, sp := range s.splits {
-		if st, ok := rs.Split(s.c.ID, sp.state.Split); ok {
-			sp.state = st
-			sp.state.Ended = false // its end will be found again
-		}
-		rd, err := s.c.Open(ctx, sp.state.Split, sp.state.Position)
-		if err != nil {
-			return fmt.Errorf("source %s: open split %s at %q: %w", s.c.ID, sp.state.Split, sp.state.Position, err)
-		}
-		sp.rd = rd
-		sp.marks, _ = rd.(marked)
-		sp.punct, _ = rd.(punctuated)
-		sp.state.Position = rd.Position()
-		sp.high = MinTime
-		if sp.state.Watermark != MinTime {
-			sp.high = sp.state.Watermark + s.c.Bound
-		}
+	if c.Growth != nil {
+		r.growths = append(r.growths, newFinder(all, names))
 	}
-	return nil
-}
-
-func (s *source[T]) close() error {
-	var first error
-	for _, sp := range s.splits {
-		if sp.rd == nil {
-			continue
-		}
-		if err := sp.rd.Close(); err != nil && first == nil {
-			first = fmt.Errorf("source %s: close split %s: %w", s.c.ID, sp.state.Split, err)
-		}
-		sp.rd = nil
-	}
-	return first
-}
-
-// atEnd checks that there is nothing behind the end of a finished job.
-func (s *source[T]) atEnd() error {
-	for _, sp := range s.splits {
-		if err := s.splitAtEnd(sp); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *source[T]) splitAtEnd(sp *split[T]) error {
-	recs, end, err := sp.rd.Read(nil, 1)
-	switch {
-	case err != nil:
-		return fmt.Errorf("source %s: read behind the end of split %s: %w", s.c.ID, sp.state.Split, err)
-	case len(recs) > 0 || !end:
-		return fmt.Errorf("source %s: split %s at position %q: %w; to read it, start a new job (another name and state directory)",
-			s.c.ID, sp.state.Split, sp.state.Position, ErrGrown)
-	}
-	return nil
-}
-
-func (s *source[T]) states() []SplitState {
-	out := make([]SplitState, len(s.splits))
-	for i, sp := range s.splits {
-		sp.state.Position = sp.rd.Position()
-		sp.since = 0
-		out[i] = sp.state
-	}
-	return out
 }
 
 func (s *source[T]) loop() error {
@@ -218,6 +164,8 @@ func (s *source[T]) obey(m Mark) error {
 			s.since = 0
 		}
 		s.probes = append(s.probes, m)
+	case wake:
+		s.adopt()
 	}
 	return s.t.err
 }
@@ -271,7 +219,7 @@ func (s *source[T]) round() (read int, waiting []*split[T], err error) {
 		}
 		limit := cap(s.recs)
 		if s.c.Every > 0 {
-			if limit = int(min(int64(limit), s.c.Every-sp.since)); limit == 0 {
+			if limit = int(min(int64(limit), s.c.Every-sp.since)); limit <= 0 {
 				continue // it waits for the barrier that it has asked for
 			}
 		}
@@ -299,107 +247,87 @@ func (s *source[T]) round() (read int, waiting []*split[T], err error) {
 func (s *source[T]) read(sp *split[T], limit int) (int, error) {
 	s.t.Step, s.t.Origin = int32(s.c.Step), noOrigin
 	recs, end, err := sp.rd.Read(s.recs[:0], limit)
+	var rejected []Rejected
+	if sp.rejected != nil {
+		rejected = sp.rejected()
+	}
+	n := len(recs) + len(rejected)
+	s.t.run.passed(n)
+	if n > 0 && sp.idle {
+		sp.idle = false // before its records go on
+		s.advance()
+	}
+	s.meter.read(n)
 	if pushErr := s.push(sp, recs); pushErr != nil {
 		return 0, pushErr
 	}
-	if err != nil {
-		return 0, &RecordError{Step: s.t.run.stepName(int32(s.c.Step)), Task: s.t.name, Where: "split " + sp.state.Split, Err: err}
+	for _, rj := range rejected {
+		if s.reject(sp, rj); s.t.err != nil {
+			return 0, s.t.err
+		}
 	}
-	sp.state.Records += int64(len(recs))
-	sp.since += int64(len(recs))
+	if err != nil {
+		return 0, s.readError(sp, err)
+	}
+	sp.state.Records += int64(n)
+	sp.since += int64(n)
 	if end {
 		sp.state.Ended = true
 	} else if s.c.Every > 0 && sp.since >= s.c.Every {
 		s.t.run.ctl.Wants(false)
 	}
-	progress := len(recs)
-	if sp.punct != nil {
-		if wm := sp.punct.Watermark(); !wm.Equal(sp.step) {
-			sp.step, progress = wm, max(progress, 1) // there may be records behind a step of time
-			if at := wm.UnixNano(); at > sp.state.Watermark {
-				sp.state.Watermark, sp.high = at, at+s.c.Bound
-			}
-		}
+	if sp.punctuate(s.c) {
+		n = max(n, 1) // there may be records behind a step of time
 	}
-	sp.idle = len(recs) == 0 && s.c.Standing != nil && s.c.Standing(sp.rd).Idle
+	if n == 0 && !end {
+		idle := s.c.Standing != nil && s.c.Standing(sp.rd).Idle
+		if idle == sp.idle {
+			return 0, s.t.err
+		}
+		sp.idle = idle
+	}
 	s.advance()
-	return progress, s.t.err
-}
-
-// push sends a batch's records on, each with its event time and whether it is
-// behind its own split: a replay of the split says the same.
-func (s *source[T]) push(sp *split[T], recs []T) error {
-	if len(recs) == 0 {
-		return nil
-	}
-	t := s.t
-	var marks []int64
-	if sp.marks != nil {
-		marks = sp.marks.Marks()
-	}
-	base := int64(sp.number) << markBits
-	next := sp.state.Records // the mark of a record without one
-	now := s.c.Now()
-	arrived := now.UnixNano()
-	latest := int64(farthest)
-	if s.c.MaxAhead > 0 {
-		latest = min(latest, now.Add(s.c.MaxAhead).Unix())
-	}
-	for i := range recs {
-		if marks != nil {
-			t.Origin = base | marks[i]&markMask
-		} else {
-			t.Origin = base | (next+int64(i))&markMask
-		}
-		if s.c.Time == nil {
-			s.out.Push(&recs[i], arrived)
-			continue
-		}
-		t.Step = int32(s.c.Step)
-		tm := s.c.Time(recs[i])
-		if sec := tm.Unix(); sec < earliest || sec > latest {
-			return t.blame(badTime(tm, now, s.c.MaxAhead))
-		}
-		at := tm.UnixNano()
-		if wm := sp.state.Watermark; at < wm {
-			sp.state.Late++
-			t.Behind = wm
-			s.out.Push(&recs[i], at)
-			t.Behind = MinTime
-		} else {
-			s.out.Push(&recs[i], at)
-			if at > sp.high {
-				sp.high = at
-				sp.state.Watermark = at - s.c.Bound
-			}
-		}
-		if t.err != nil {
-			return t.err
-		}
-	}
-	return nil
+	return n, s.t.err
 }
 
 // advance passes the lowest watermark of the splits on. An ended split doesn't
-// hold it back, nor does an idle one.
+// hold it back, nor does an idle one. When all are idle, time has come as far as
+// the furthest of them, as if the others had been idle before it; there it stands
+// still, and whoever has other inputs doesn't wait for this one.
 func (s *source[T]) advance() {
-	low := int64(EndOfTime)
+	low, high := int64(EndOfTime), int64(MinTime)
 	for _, sp := range s.splits {
+		high = max(high, sp.state.Watermark)
 		if !sp.state.Ended && !sp.idle {
 			low = min(low, sp.state.Watermark)
 		}
 	}
-	if low == EndOfTime && !s.ended && !s.allEnded() {
-		return // all idle: time stands still
+	idle := low == EndOfTime && !s.allEnded()
+	if idle {
+		low = high
+	} else if s.quiet {
+		s.out.Mark(s.idle(false))
 	}
 	if low > s.wm && (s.c.Time != nil || low == EndOfTime) {
 		s.wm = low
 		s.t.caused()
 		s.out.Mark(Mark{Watermark, low})
 	}
+	if idle && !s.quiet {
+		s.out.Mark(s.idle(true))
+	}
+}
+
+func (s *source[T]) idle(on bool) Mark {
+	s.quiet = on
+	s.t.caused()
+	return idleMark(on)
 }
 
 func (s *source[T]) allEnded() bool {
+	if s.c.Growth != nil {
+		return false // there may come more
+	}
 	for _, sp := range s.splits {
 		if !sp.state.Ended {
 			return false
@@ -416,13 +344,24 @@ func (s *source[T]) publish() {
 		return
 	}
 	s.shown = want
+	s.report()
+}
+
+// report tells how far the splits have come.
+func (s *source[T]) report() {
+	r := s.t.run
 	out := make([]SplitProgress, len(s.splits))
+	var bytes int64
 	for i, sp := range s.splits {
-		out[i] = SplitProgress{SplitState: sp.state, Idle: sp.idle}
+		out[i] = SplitProgress{SplitState: sp.state, Idle: sp.idle, Since: sp.moved}
 		if s.c.Standing != nil {
 			out[i].Standing = s.c.Standing(sp.rd)
 		}
+		if out[i].Standing.Bytes {
+			bytes += out[i].Standing.Done - sp.from
+		}
 	}
+	s.meter.bytes.Store(bytes)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.progress[s.t.name] = out
@@ -432,19 +371,4 @@ const (
 	patience = 1 << 20 // records that a probe lets a source read on
 	markBits = 48
 	markMask = 1<<markBits - 1
-	// Event times outside these years are a mistake, and nanoseconds since
-	// 1970 can't count much further.
-	earliest = -2208988800 // 1900-01-01
-	farthest = 9214646400  // 2262-01-01
 )
-
-func badTime(tm, now time.Time, ahead time.Duration) error {
-	switch {
-	case tm.IsZero():
-		return fmt.Errorf("the record has no event time (the zero time): correct the input, or let the event-time function give such a record another time")
-	case tm.Unix() < earliest || tm.Unix() > farthest:
-		return fmt.Errorf("event time %s is absurd: years 1900 to 2261 are taken", tm.UTC().Format(time.RFC3339Nano))
-	}
-	return fmt.Errorf("event time %s is more than %.0f hours ahead of the clock (%s): it would make everything after it late; correct the input or, if it is right, raise MaxAhead",
-		tm.UTC().Format(time.RFC3339Nano), ahead.Hours(), now.UTC().Format(time.RFC3339))
-}

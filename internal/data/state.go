@@ -97,15 +97,18 @@ func sections(rs Restorer, step string, load func(tag int64, b []byte, sec Secti
 
 // clock is how far event time has come for a step in one task. Key groups that
 // came from tasks whose time was ahead keep that: what was closed stays closed.
+// A clock that was moved, because the step has another lateness now, may be
+// ahead of the records' own watermarks.
 type clock struct {
 	from, to int
 	floor    []int64 // of groups from to to-1
+	top      int64   // the highest floor
 	wm       int64
 }
 
 func newClock(t *Task) clock {
 	from, to := t.groups()
-	c := clock{from: from, to: to, floor: make([]int64, to-from), wm: MinTime}
+	c := clock{from: from, to: to, floor: make([]int64, to-from), top: MinTime, wm: MinTime}
 	for i := range c.floor {
 		c.floor[i] = MinTime
 	}
@@ -120,11 +123,14 @@ func (c *clock) restore(saved []Clock) {
 		}
 	}
 	if len(c.floor) > 0 {
-		c.wm = slices.Min(c.floor)
+		c.wm, c.top = slices.Min(c.floor), slices.Max(c.floor)
 	}
 }
 
 func (c *clock) of(group int) int64 { return max(c.wm, c.floor[group-c.from]) }
+
+// most is the furthest that time has come for any group.
+func (c *clock) most() int64 { return max(c.wm, c.top) }
 
 // save returns the clocks as runs of key groups.
 func (c *clock) save() []Clock {

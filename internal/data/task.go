@@ -20,13 +20,23 @@ const (
 type MarkKind uint8
 
 // The marks. A watermark's N is an event time, a barrier's an epoch, a probe's
-// a number of control's. wake is internal: it ends a source's wait.
+// a number of control's. Idle says, with N 1, that nobody need wait for the
+// watermark of this input, until there is more of it or N is 0. wake is internal:
+// it ends a source's wait.
 const (
 	Watermark MarkKind = iota
 	Barrier
 	Probe
+	Idle
 	wake
 )
+
+func idleMark(on bool) Mark {
+	if on {
+		return Mark{Idle, 1}
+	}
+	return Mark{Idle, 0}
+}
 
 // Mark travels through a stream between batches.
 type Mark struct {
@@ -56,6 +66,7 @@ type inbound struct {
 	wm    int64
 	probe int64
 	ahead bool // has delivered the barrier that is being aligned
+	idle  bool // its watermark isn't waited for
 }
 
 // Task is one goroutine with the steps of a stage that run in it.
@@ -84,10 +95,14 @@ type Task struct {
 	onLoad []func(Restorer) error
 	parts  []Part
 	splits func() []SplitState // of a source task
+	grows  bool                // they may become more
+	quiet  bool                // all inputs are idle, and what follows knows it
 	wm     int64
 	err    error
 	// writing is the sink that is being handed a batch, if any.
 	writing interface{ culprit() int64 }
+	meters  []*stepMeter
+	letters *letters     // nil: a record that can't be taken ends the task
 	body    func() error // of a source task
 	cmd     chan Mark    // to a source task
 }
@@ -193,10 +208,13 @@ func (t *Task) accept(m msg) {
 		if m.batch != nil {
 			in.recv(m.batch)
 		}
-		if m.mark.N > in.wm {
-			in.wm = m.mark.N
+		if m.mark.N > in.wm || in.idle {
+			in.wm, in.idle = max(in.wm, m.mark.N), false
 			t.advance()
 		}
+	case Idle:
+		in.idle = m.mark.N == 1
+		t.advance()
 	case Barrier:
 		in.ahead = true
 		if t.align++; t.align == len(t.ins) {
@@ -217,17 +235,49 @@ func (t *Task) accept(m msg) {
 	}
 }
 
-// advance passes the lowest watermark of the inputs on.
+// advance passes the lowest watermark of the inputs on, without those that are
+// idle or have ended. When all that go on are idle, time has come as far as the
+// furthest of them, and there it stands still.
 func (t *Task) advance() {
-	low := int64(math.MaxInt64)
-	for i := range t.ins {
-		low = min(low, t.ins[i].wm)
+	low, idle := lowest(t.ins)
+	if t.quiet && !idle {
+		t.head.Mark(t.rest(false))
 	}
 	if low > t.wm {
 		t.wm = low
 		t.caused()
 		t.head.Mark(Mark{Watermark, low})
+		t.measure()
 	}
+	if idle && !t.quiet {
+		t.head.Mark(t.rest(true))
+	}
+}
+
+func (t *Task) rest(on bool) Mark {
+	t.quiet = on
+	t.caused()
+	return idleMark(on)
+}
+
+// lowest is how far time has come by the inputs of a task, and whether it stands
+// still there.
+func lowest(ins []inbound) (wm int64, idle bool) {
+	low, high, ended := int64(EndOfTime), int64(MinTime), true
+	for i := range ins {
+		wm := ins[i].wm
+		if wm == EndOfTime {
+			continue
+		}
+		ended, high = false, max(high, wm)
+		if !ins[i].idle {
+			low = min(low, wm)
+		}
+	}
+	if ended || low != EndOfTime {
+		return low, false
+	}
+	return high, true
 }
 
 // caused says that what follows isn't caused by a record.
@@ -239,13 +289,15 @@ func (t *Task) barrier(m Mark) {
 	began := time.Now()
 	t.caused()
 	t.head.Mark(m)
+	t.sealLetters(m.N)
+	t.measure()
 	if t.err != nil {
 		t.release()
 		return
 	}
 	a := Ack{Epoch: m.N, Task: t.name, Parts: t.parts, Pause: time.Since(began)}
 	if t.splits != nil {
-		a.Splits = t.splits()
+		a.Splits, a.Growing = t.splits(), t.grows
 	}
 	t.parts = nil
 	t.run.ctl.Acked(a)

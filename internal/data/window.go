@@ -1,6 +1,7 @@
 package data
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -46,12 +47,20 @@ type Window[K comparable, T, A, R any] struct {
 	pool  *table.Pool
 	clock clock
 	late  *atomic.Int64
+	size  Size // of the tables, unless stale
+	stale bool
 	ids   [MaxBatch]uint32
 	win   [MaxBatch]int64
 	idx   [MaxBatch]int32
 	hash  [MaxBatch]uint64
 	keys  [MaxBatch]K
 	tmp   R
+	// guard is set where a record that can't be added is set aside.
+	guard *folding[T, A]
+	make  func() // guarded: makes tmp
+	key   K
+	start int64
+	acc   *A
 }
 
 type pane[K comparable, A any] struct {
@@ -63,6 +72,12 @@ type pane[K comparable, A any] struct {
 func NewWindow[K comparable, T, A, R any](at At, c WindowConfig[K, T, A, R], next Out[R]) *Window[K, T, A, R] {
 	t := at.Task
 	w := &Window[K, T, A, R]{At: at, c: c, next: next, pool: table.NewPool(), clock: newClock(t), late: t.run.lateOf(c.ID)}
+	if t.careful() && !c.Count {
+		w.guard = newFolding(c.Value, c.First, c.Zero, c.Add)
+		if c.Emit == EachRecord {
+			w.make = func() { w.tmp = c.Make(w.key, w.start, *w.acc) }
+		}
+	}
 	t.OnRestore(func(rs Restorer) error {
 		w.clock.restore(rs.Clocks(c.ID))
 		err := sections(rs, c.ID, func(start int64, b []byte, sec Section) ([]byte, error) {
@@ -70,6 +85,7 @@ func NewWindow[K comparable, T, A, R any](at At, c WindowConfig[K, T, A, R], nex
 				return !w.closed(start, w.clock.of(table.Group(h, t.run.Groups)))
 			})
 		})
+		w.stale = true
 		w.open = slices.DeleteFunc(w.open, func(p pane[K, A]) bool { return p.tab.Len() == 0 })
 		return err
 	})
@@ -97,11 +113,16 @@ func (w *Window[K, T, A, R]) pane(start int64) *table.Table[K, A] {
 			return w.open[i-1].tab
 		}
 	}
+	w.stale = true
 	var tab *table.Table[K, A]
 	if n := len(w.spare); n > 0 {
 		tab, w.spare = w.spare[n-1], w.spare[:n-1]
 	} else {
 		tab = table.New[K, A](w.c.Key, w.c.Value, w.Task.run.Groups)
+		tab.OnLoad(func(more int64) error {
+			w.stale = true
+			return w.Task.loading(more)
+		})
 	}
 	w.open = slices.Insert(w.open, i, pane[K, A]{start, tab})
 	return tab
@@ -124,7 +145,7 @@ func (w *Window[K, T, A, R]) Batch(b *Batch[K, T]) {
 		}
 		w.win[i] = start
 	}
-	if len(b.Late) > 0 || w.closed(oldest, w.clock.wm) {
+	if len(b.Late) > 0 || w.closed(oldest, w.clock.most()) {
 		same = w.dropLate(b) && same
 	}
 	switch {
@@ -139,15 +160,15 @@ func (w *Window[K, T, A, R]) Batch(b *Batch[K, T]) {
 }
 
 // dropLate marks the records that are late for their window: by their own
-// split's watermark, or, where a split was idle and came back, because the
-// window has been closed without it.
+// split's watermark, or, where a split was idle and came back or the lateness
+// was raised since, because the window has been closed without it.
 // none: there were none.
 func (w *Window[K, T, A, R]) dropLate(b *Batch[K, T]) (none bool) {
 	none = true
 	late := behind{late: b.Late}
 	for i := range b.N {
 		wm := late.of(i)
-		if !w.closed(w.win[i], max(wm, w.clock.wm)) {
+		if !w.closed(w.win[i], max(wm, w.clock.of(table.Group(b.Hash[i], w.Task.run.Groups)))) {
 			continue
 		}
 		w.win[i], none = dropped, false
@@ -210,16 +231,35 @@ func (w *Window[K, T, A, R]) add(start int64, b *Batch[K, T], idx []int32) {
 	}
 	tab := w.pane(start)
 	ids := w.ids[:len(hash)]
+	if !w.Task.room(tab.Growth(len(ids))) {
+		return
+	}
+	had, was := tab.Len(), tab.Bytes()
 	tab.Locate(hash, keys, ids)
+	w.size.Keys += tab.Len() - had
+	w.size.Bytes += tab.Bytes() - was
 	if w.c.Count && w.c.Emit != EachRecord {
-		for _, id := range ids {
+		for j, id := range ids {
 			id &^= table.Fresh
-			*any(tab.Value(id)).(*int64)++
+			n := any(tab.Value(id)).(*int64)
+			if *n == math.MaxInt64 {
+				w.full(b, idx, j)
+				continue
+			}
+			*n++
 			tab.Touch(id)
 		}
 		return
 	}
 	w.fold(start, tab, b, idx, ids, keys)
+}
+
+// full rejects a record that would be one too many for its count.
+func (w *Window[K, T, A, R]) full(b *Batch[K, T], idx []int32, j int) {
+	if idx != nil {
+		j = int(idx[j])
+	}
+	w.Task.reject(w.Step, b.Origin[j], b.At[j], nil, errCount)
 }
 
 func (w *Window[K, T, A, R]) fold(start int64, tab *table.Table[K, A], b *Batch[K, T], idx []int32, ids []uint32, keys []K) {
@@ -236,8 +276,23 @@ func (w *Window[K, T, A, R]) fold(start int64, tab *table.Table[K, A], b *Batch[
 		t.Step, t.Origin = w.Step, b.Origin[i]
 		acc := tab.Value(id &^ table.Fresh)
 		switch fresh := id&table.Fresh != 0; {
+		case w.guard != nil:
+			w.key, w.start, w.acc = keys[j], start, acc
+			if err := w.guard.apply(acc, b.Recs[i], fresh, w.make); err != nil {
+				t.reject(w.Step, b.Origin[i], b.At[i], nil, err)
+				if fresh {
+					unmake(tab, ids, j)
+					w.stale = true
+				}
+				continue
+			}
 		case w.c.Count:
-			*any(acc).(*int64)++
+			n := any(acc).(*int64)
+			if *n == math.MaxInt64 {
+				w.full(b, idx, j)
+				continue
+			}
+			*n++
 		case fresh && w.c.First != nil:
 			*acc = w.c.First(b.Recs[i])
 		default:
@@ -253,7 +308,9 @@ func (w *Window[K, T, A, R]) fold(start int64, tab *table.Table[K, A], b *Batch[
 		if len(b.Late) > 0 {
 			t.Behind = late.of(i)
 		}
-		w.tmp = w.c.Make(keys[j], start, *acc)
+		if w.guard == nil {
+			w.tmp = w.c.Make(keys[j], start, *acc)
+		}
 		w.next.Push(&w.tmp, start+w.c.Size-1)
 	}
 }
@@ -297,6 +354,7 @@ func (w *Window[K, T, A, R]) advance(wm int64) {
 		n++
 	}
 	w.open = slices.Delete(w.open, 0, n)
+	w.stale = w.stale || n > 0
 }
 
 func (w *Window[K, T, A, R]) emitChanged(p pane[K, A]) {
@@ -334,5 +392,6 @@ func (w *Window[K, T, A, R]) save(epoch int64) {
 		}
 		p.add(o.start, fz)
 	}
+	w.stale = true // what values point to is known better now
 	w.Task.Save(p)
 }

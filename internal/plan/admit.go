@@ -100,3 +100,28 @@ func sum(a, b time.Duration) time.Duration {
 	}
 	return a + b
 }
+
+// OnlyBehind reports whether every window that a distinct step's output reaches
+// gets all its records through that step: then it closes no earlier than time
+// has come there.
+func (g *Graph) OnlyBehind(node int) bool {
+	fed := make([]bool, len(g.Nodes)) // by a source, past the step
+	for i, n := range g.Nodes {
+		fed[i] = i != node && (n.Op == Source || slices.ContainsFunc(n.Inputs, func(in int) bool { return fed[in] }))
+	}
+	for _, end := range g.branches(node) {
+		switch g.Nodes[end].Op {
+		case Window:
+			if fed[end] {
+				return false
+			}
+		case Distinct:
+			if fed[end] || g.Nodes[end].Admit == 0 && !g.OnlyBehind(end) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}

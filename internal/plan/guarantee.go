@@ -59,6 +59,13 @@ func (g *Graph) Guarantees(run Settings) []Guarantee {
 		if q.Level == Once {
 			q.Also = g.partners(i)
 		}
+		if n.Unsure != "" {
+			q.Target = "somewhere"
+			q.need("that it is what was guessed here: " + n.Unsure)
+		}
+		if n.DeadLetters {
+			q.Also = append(q.Also, "it gets every record that a step rejects, in the epoch in which the record was read; without it the first of them would stop the job")
+		}
 		out = append(out, q)
 	}
 	return out
@@ -143,7 +150,9 @@ func (g *Graph) partners(sink int) []string {
 		}
 	}
 	var out []string
-	if together != nil {
+	if together != nil && g.Nodes[sink].Sink.Kind == FollowingSink {
+		out = append(out, "commits together with "+list(together)+", though a reader may see one before the other")
+	} else if together != nil {
 		out = append(out, "in one transaction with "+list(together))
 	}
 	if apart != nil {

@@ -10,20 +10,21 @@ type Op string
 
 // The operations.
 const (
-	Source   Op = "source"
-	Map      Op = "map"
-	TryMap   Op = "try-map"
-	FlatMap  Op = "flat-map"
-	Filter   Op = "filter"
-	Split    Op = "split" // a side output
-	Union    Op = "union"
-	KeyBy    Op = "key-by"
-	Fold     Op = "fold"
-	Reduce   Op = "reduce"
-	Count    Op = "count"
-	Distinct Op = "distinct"
-	Window   Op = "window" // an aggregate in windows
-	Sink     Op = "sink"
+	Source     Op = "source"
+	Map        Op = "map"
+	TryMap     Op = "try-map"
+	FlatMap    Op = "flat-map"
+	TryFlatMap Op = "try-flat-map"
+	Filter     Op = "filter"
+	Split      Op = "split" // a side output
+	Union      Op = "union"
+	KeyBy      Op = "key-by"
+	Fold       Op = "fold"
+	Reduce     Op = "reduce"
+	Count      Op = "count"
+	Distinct   Op = "distinct"
+	Window     Op = "window" // an aggregate in windows
+	Sink       Op = "sink"
 )
 
 // Node is one declared step. Its index in Graph.Nodes is its number; inputs
@@ -48,8 +49,19 @@ type Node struct {
 	Lateness  time.Duration `json:"lateness,omitempty"`
 	Emit      string        `json:"emit,omitempty"`      // window: "record", "barrier", "close"
 	Aggregate string        `json:"aggregate,omitempty"` // window: "count", "reduce", "aggregate"; empty: not known
+	// Aggregator tells an aggregate of package agg from others whose state looks
+	// the same: "sum", "mean", "min", "max"; empty: not known.
+	Aggregator string `json:"aggregator,omitempty"`
 
 	Sink *SinkNode `json:"sink,omitempty"`
+	// DeadLetters is set on the sink for rejected records, of which there is one
+	// at most. It has no input: they come from every step.
+	DeadLetters bool `json:"deadLetters,omitempty"`
+	Late        bool `json:"late,omitempty"` // dead letters: late records come here, too
+
+	// Unsure says why the step's settings aren't to be believed: the job was
+	// declared without something that they depend on.
+	Unsure string `json:"-"`
 }
 
 // SinkNode is what a sink says of itself.
@@ -57,6 +69,7 @@ type SinkNode struct {
 	Kind        string   `json:"kind"` // "at least once", "idempotent", "following", "transactional"
 	Target      string   `json:"target"`
 	Participant string   `json:"participant,omitempty"`
+	Place       string   `json:"place,omitempty"` // within the participant, such as a table
 	Readers     string   `json:"-"`
 	Needs       []string `json:"-"`
 }

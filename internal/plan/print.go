@@ -64,6 +64,14 @@ func (g *Graph) describe(i int) string {
 
 // settings lists what is set on a step, in words.
 func (g *Graph) settings(i int) []string {
+	out := g.declared(i)
+	if why := g.Nodes[i].Unsure; why != "" {
+		out = append(out, why)
+	}
+	return out
+}
+
+func (g *Graph) declared(i int) []string {
 	n := g.Nodes[i]
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -81,33 +89,39 @@ func (g *Graph) settings(i int) []string {
 		case n.Disorder == 0:
 			add("event time, in order")
 		default:
-			add("event time, up to %s out of order", short(n.Disorder))
+			add("event time, up to %s out of order", Short(n.Disorder))
 		}
 	case Fold, Reduce, Count:
 		if n.Emit != "" {
 			add("emits %s", emits(n.Emit))
 		}
 	case Distinct:
-		add("time-to-live %s", short(n.TTL))
+		add("time-to-live %s", Short(n.TTL))
 		if a, err := g.AdmitOf(i); err != nil {
 			add("admission unknown")
 		} else if n.Admit > 0 {
-			add("admits what is less than %s behind", short(a))
+			add("admits what is less than %s behind", Short(a))
 		} else {
-			add("admits what is less than %s behind, as its windows do", short(a))
+			add("admits what is less than %s behind, as its windows do", Short(a))
 		}
 	case Window:
 		if n.Aggregate != "" {
 			add("%s", n.Aggregate)
 		}
-		add("tumbling %s", short(n.Size))
+		add("tumbling %s", Short(n.Size))
 		if n.Offset != 0 {
-			add("offset %s", short(n.Offset))
+			add("offset %s", Short(n.Offset))
 		}
-		add("lateness %s", short(n.Lateness))
+		add("lateness %s", Short(n.Lateness))
 		add("emits %s", emits(n.Emit))
 	case Sink:
-		if n.Sink != nil {
+		switch {
+		case n.Late:
+			add("dead letters of every step and late records")
+		case n.DeadLetters:
+			add("dead letters of every step")
+		}
+		if n.Sink != nil && n.Unsure == "" {
 			add("%s", n.Sink.Kind)
 			add("%s", n.Sink.Target)
 			if n.Sink.Participant != "" {

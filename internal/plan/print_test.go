@@ -110,8 +110,8 @@ func TestShort(t *testing.T) {
 		0: "0s", time.Second: "1s", time.Minute: "1m", 10 * time.Minute: "10m", time.Hour: "1h", 24 * time.Hour: "24h",
 		90 * time.Second: "1m30s", 90 * time.Minute: "1h30m", time.Hour + time.Second: "1h0m1s", 1500 * time.Millisecond: "1.5s", -time.Minute: "-1m",
 	} {
-		if got := short(d); got != want {
-			t.Errorf("short(%d) = %q, want %q", d, got, want)
+		if got := Short(d); got != want {
+			t.Errorf("Short(%d) = %q, want %q", d, got, want)
 		}
 	}
 }

@@ -110,10 +110,16 @@ func (g *Graph) outputs() [][]int {
 }
 
 // upstream returns, by node, whether node can be reached from it; node itself
-// is included.
+// is included. Dead letters come from every step.
 func (g *Graph) upstream(node int) []bool {
 	up := make([]bool, len(g.Nodes))
 	up[node] = true
+	if g.Nodes[node].DeadLetters {
+		for i := range up {
+			up[i] = true
+		}
+		return up
+	}
 	for i := node; i >= 0; i-- { // inputs have smaller numbers
 		if up[i] {
 			for _, in := range g.Nodes[i].Inputs {
@@ -124,8 +130,8 @@ func (g *Graph) upstream(node int) []bool {
 	return up
 }
 
-// short writes a duration without the zeros at its end: 1m, not 1m0s.
-func short(d time.Duration) string {
+// Short writes a duration without the zeros at its end: 1m, not 1m0s.
+func Short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = s[:len(s)-2]

@@ -91,7 +91,7 @@ func (g *Graph) admitsLess(i int, add func(int, string, string, bool)) {
 			continue
 		}
 		if a, err := g.accepts(end); err == nil && a > admit {
-			add(i, fmt.Sprintf("a record %s behind its split is late here, although %s would take some that are up to %s behind", short(admit), g.Name(end), short(a)), "", false)
+			add(i, fmt.Sprintf("a record %s behind its split is late here, although %s would take some that are up to %s behind", Short(admit), g.Name(end), Short(a)), "", false)
 		}
 	}
 }
@@ -184,6 +184,8 @@ func (g *Graph) orders(run Settings) []order {
 				out[i].what += " and their own splits and tasks"
 				out[i].where += ", and there in one split or task"
 			}
+		case n.DeadLetters:
+			out[i] = order{mixed: true, what: "all steps", where: "step"}
 		default:
 			in[i] = out[n.Inputs[0]]
 			out[i] = in[i]

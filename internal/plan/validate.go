@@ -58,7 +58,7 @@ func (v *validator) job() {
 	}
 	has := map[Op]bool{}
 	for _, n := range v.g.Nodes {
-		has[n.Op] = true
+		has[n.Op] = has[n.Op] || !n.DeadLetters
 	}
 	if !has[Source] {
 		v.add("the job has no source: declare one with From")
@@ -78,7 +78,11 @@ func (v *validator) shape(i int) {
 		want, ok = "no input", len(n.Inputs) == 0
 	case Union:
 		want, ok = "2 inputs or more", len(n.Inputs) >= 2
-	case Map, TryMap, FlatMap, Filter, Split, KeyBy, Fold, Reduce, Count, Distinct, Window, Sink:
+	case Sink:
+		if n.DeadLetters {
+			want, ok = "no input", len(n.Inputs) == 0
+		}
+	case Map, TryMap, FlatMap, TryFlatMap, Filter, Split, KeyBy, Fold, Reduce, Count, Distinct, Window:
 	default:
 		v.broken = true
 		v.add("step %d: unknown operation %q", i, n.Op)
