@@ -3,145 +3,196 @@ package control
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/weirstream/weir/internal/plan"
 )
 
-// changes is how a job as declared stands to the one that wrote the store.
-type changes struct {
-	added    []string // steps and sources that start with nothing
-	migrated []string // steps whose schema has changed, in a way that loads
-	refused  []string // one sentence each: step, old, new, and what to do
+// migration is table.Migration: nil where state of one schema loads as another.
+type migration func(fromKey, toKey, fromValue, toValue string) error
 
-	dropped  []string          // steps whose state is given up, as was asked for
-	renamed  map[string]string // steps, sources and sinks by their new id: the old one
-	newSinks []string          // they get a ledger at the checkpoint that is restored
-	oldSinks []string          // given up, as was asked for: the store must show that they are at the checkpoint
+// asked is what the user says of ids that have changed.
+type asked struct {
+	renamed map[string]string // new id: old id
+	drop    []string
 }
 
-// compare says whether what old left behind still means the same to declared.
-// migrate is table.Migration: nil where state of one schema loads as another.
-func compare(old, declared plan.Graph, migrate func(fromKey, toKey, fromValue, toValue string) error) changes {
-	var c changes
-	if old.KeyGroups != declared.KeyGroups {
-		c.refuse("the job has %d key groups, but its state is divided into %d: the number is fixed when a job first starts; set it back",
-			declared.KeyGroups, old.KeyGroups)
-	}
+// comparison is one comparing of two declarations.
+type comparison struct {
+	changes
+	old, now plan.Graph
+	asked    asked
+	migrate  migration
+	left     map[string]bool // ids of old that nothing has answered for yet
+}
+
+// compare decides for each id what becomes of it between the job that wrote the
+// store and the job as declared. It is the one place that decides it, for plan
+// and for run, and it is pure.
+func compare(old, declared plan.Graph, ask asked, migrate migration) changes {
+	c := &comparison{old: old, now: declared, asked: ask, migrate: migrate, left: map[string]bool{}}
+	c.renamed, c.moved = map[string]string{}, map[string]int64{}
 	have := byID(old)
-	for _, n := range declared.Nodes {
-		if !named(n) {
-			continue
-		}
-		o, ok := have[n.ID]
-		delete(have, n.ID)
-		switch {
-		case ok:
-			c.compareStep(o, n, migrate)
-		case n.Op == plan.Sink:
-			c.refuse("sink %s is new: it would lack what was committed before; add it to a job with a state directory of its own", n.ID)
-		default:
-			c.added = append(c.added, n.ID)
+	for id := range have {
+		c.left[id] = true
+	}
+	c.job()
+	for i, n := range declared.Nodes {
+		if named(n) {
+			c.declared(have, i)
 		}
 	}
-	for _, n := range old.Nodes {
-		if _, ok := have[n.ID]; !ok || !named(n) {
-			continue
-		}
-		switch n.Op {
-		case plan.Source:
-			c.refuse("source %s is gone, and with it how far it was read; declare it again under this id", n.ID)
-		case plan.Sink:
-			c.refuse("sink %s is gone, although checkpoints were committed to it; declare it again under this id", n.ID)
-		default:
-			c.refuse("step %s (%s) is gone, and its state would be dropped; declare it again under this id", n.ID, n.Op)
+	for i, n := range old.Nodes {
+		if named(n) && c.left[n.ID] {
+			c.gone(i)
 		}
 	}
-	return c
+	c.unneeded(have)
+	return c.changes
 }
 
-func (c *changes) refuse(format string, args ...any) {
-	c.refused = append(c.refused, fmt.Sprintf(format, args...))
+// job compares what belongs to no step.
+func (c *comparison) job() {
+	ch := Change{Op: "job", Fate: Kept}
+	if was, is := c.old.KeyGroups, c.now.KeyGroups; was != is {
+		ch.add(Diff{What: "key groups", Old: fmt.Sprint(was), New: fmt.Sprint(is), Fate: Refused,
+			Why: "the state is divided into them, and the number is fixed when a job first starts", Do: fmt.Sprintf("set it back to %d", was)})
+	}
+	if !c.guessed() {
+		if was, is := c.old.Decider(), c.now.Decider(); was != is {
+			ch.add(c.decider(was, is))
+		}
+	}
+	c.all = append(c.all, ch)
 }
 
-// compareStep compares two declarations of one id.
-func (c *changes) compareStep(old, now plan.Node, migrate func(fromKey, toKey, fromValue, toValue string) error) {
+// guessed reports whether a sink is declared without all that it needs.
+func (c *comparison) guessed() bool {
+	return slices.ContainsFunc(c.now.Nodes, func(n plan.Node) bool { return n.Unsure != "" })
+}
+
+// declared compares one step, source or sink of the job as it is now.
+func (c *comparison) declared(have map[string]int, i int) {
+	n := c.now.Nodes[i]
+	ch := Change{ID: n.ID, Op: string(n.Op), Fate: Kept}
+	at, ok := have[n.ID]
+	if was, alias := c.asked.renamed[n.ID]; !ok && alias && c.left[was] {
+		if at, ok = have[was]; ok {
+			ch.Was, ch.Fate = was, Renamed
+			c.renamed[n.ID] = was
+		}
+	}
+	if !ok {
+		c.fresh(&ch, n)
+	} else {
+		c.left[c.old.Nodes[at].ID] = false
+		c.same(&ch, at, i)
+	}
+	c.all = append(c.all, ch)
+}
+
+// same compares two declarations of what is one step, source or sink.
+func (c *comparison) same(ch *Change, at, i int) {
+	old, now := c.old.Nodes[at], c.now.Nodes[i]
 	if old.Op != now.Op {
-		c.refuse("step %s was a %s and is a %s: its state would mean something else; give the new step a new id and keep the old one", now.ID, old.Op, now.Op)
+		ch.add(Diff{What: "operation", Old: string(old.Op), New: string(now.Op), Fate: Refused,
+			Why: "what there is of it would mean something else", Do: another(old.ID, "the "+stepWord(now.Op))})
+		return
+	}
+	if now.Unsure != "" {
+		ch.add(Diff{What: "settings", Old: "known", New: "unknown", Fate: Unknown, Why: now.Unsure})
 		return
 	}
 	switch now.Op {
 	case plan.Source:
-		return // splits and positions are checked where they are opened
+		c.source(ch, old, now)
 	case plan.Sink:
-		if old, now := sinkNode(old), sinkNode(now); old.Kind != now.Kind || old.Participant != now.Participant {
-			c.refuse("sink %s was %s and is %s: what is committed where can't be carried over; set it back, or use another state directory and another target",
-				now.id, old, now)
-		}
-		return
-	case plan.Window:
-		if old.Size != now.Size || old.Offset != now.Offset {
-			c.refuse("step %s had windows of %v at offset %v and has windows of %v at offset %v: open windows can't be divided anew; set it back, or give the step a new id and keep the old one",
-				now.ID, old.Size, old.Offset, now.Size, now.Offset)
-		}
-		// A window that was closed is told from an open one by its end and the
-		// lateness: with another one, closed windows would open again.
-		if old.Lateness != now.Lateness {
-			c.refuse("step %s took records up to %v late and takes them up to %v late: which windows are closed would change; set it back, or give the step a new id and keep the old one",
-				now.ID, old.Lateness, now.Lateness)
-		}
-		if old.Aggregate != now.Aggregate && old.Aggregate != "" && now.Aggregate != "" {
-			c.refuse("step %s was a %s in windows and is a %s: its state means something else; set it back, or give the step a new id and keep the old one",
-				now.ID, old.Aggregate, now.Aggregate)
-		}
+		c.sink(ch, old, now)
+	default:
+		c.step(ch, at, i)
 	}
-	if old.Key == now.Key && old.Value == now.Value {
-		return
-	}
-	if err := migrate(old.Key, now.Key, old.Value, now.Value); err != nil {
-		c.refuse("step %s was keyed by %s with values %s and is keyed by %s with values %s: %v", now.ID, old.Key, old.Value, now.Key, now.Value, err)
-		return
-	}
-	c.migrated = append(c.migrated, now.ID)
 }
 
-// sink is what must not change of one.
-type sink struct{ id, Kind, Participant string }
-
-func sinkNode(n plan.Node) sink {
-	s := sink{id: n.ID}
-	if n.Sink != nil {
-		s.Kind, s.Participant = n.Sink.Kind, n.Sink.Participant
+// fresh notes what the store knows nothing of.
+func (c *comparison) fresh(ch *Change, n plan.Node) {
+	ch.Fate = New
+	switch {
+	case n.Op == plan.Source:
+		ch.Why = "it is read from its start; what it brings for windows that are closed by now is late"
+		c.added = append(c.added, n.ID)
+	case n.Op != plan.Sink:
+		ch.Why = "it starts with nothing, and knows only the records from here on"
+		c.added = append(c.added, n.ID)
+	case ledgered(n):
+		ch.Why = "it gets what is computed from here on, and a ledger that begins at the checkpoint"
+		c.newSinks = append(c.newSinks, n.ID)
+	default:
+		ch.Why = "it gets what is computed from here on"
 	}
-	return s
 }
 
-func (s sink) String() string {
-	if s.Participant == "" {
-		return s.Kind
+// gone notes what the job no longer declares.
+func (c *comparison) gone(i int) {
+	n := c.old.Nodes[i]
+	ch := Change{ID: n.ID, Op: string(n.Op), Fate: Dropped}
+	lost := "its state"
+	switch n.Op {
+	case plan.Source:
+		lost = "how far it was read"
+	case plan.Sink:
+		lost = "its ledger"
 	}
-	return s.Kind + " in " + s.Participant
+	switch {
+	case n.Op == plan.Sink && !ledgered(n):
+		ch.Why = "it is gone, and nothing was kept of it"
+	case slices.Contains(c.asked.drop, n.ID):
+		ch.Why = "it is gone, and " + lost + " is given up, as was asked for"
+		if n.Op == plan.Sink {
+			c.oldSinks = append(c.oldSinks, n.ID)
+		}
+	default:
+		ch.Fate, ch.Why = Refused, "it is gone, and "+lost+" would be lost"
+		ch.Do = fmt.Sprintf("declare it again, say what its id is now (Renamed), or give it up with --drop %s (Drop)", n.ID)
+	}
+	if ch.Fate == Dropped {
+		c.dropped = append(c.dropped, n.ID)
+	}
+	c.all = append(c.all, ch)
 }
 
-// err returns what is refused as one error, or nil.
-func (c changes) err() error {
-	if len(c.refused) == 0 {
-		return nil
+// unneeded notes aliases and drops that find nothing in the store.
+func (c *comparison) unneeded(have map[string]int) {
+	for _, n := range c.now.Nodes {
+		was, ok := c.asked.renamed[n.ID]
+		if !ok || !named(n) || c.renamed[n.ID] == was {
+			continue
+		}
+		if _, ok := have[was]; ok {
+			c.notes = append(c.notes, fmt.Sprintf("Renamed(%q, %q) does nothing: the store has %s under that id, with what belongs to it, besides %s", was, n.ID, n.ID, was))
+		} else {
+			c.notes = append(c.notes, fmt.Sprintf("Renamed(%q, %q) isn't needed any more: the newest checkpoint has nothing named %s", was, n.ID, was))
+		}
 	}
-	return refused("the job has changed since its last checkpoint: %s", strings.Join(c.refused, "; "))
+	for _, id := range c.asked.drop {
+		if _, ok := have[id]; !ok {
+			c.notes = append(c.notes, fmt.Sprintf("--drop %s isn't needed: the newest checkpoint has nothing of that name", id))
+		}
+	}
 }
 
-// rewrites reports whether a step's stored state has another schema.
-func (c changes) rewrites(step string) bool { return slices.Contains(c.migrated, step) }
+// another is the way out where what there is of an id can't be carried over.
+func another(id, what string) string {
+	return fmt.Sprintf("set it back, or give %s another id and give up the old one with --drop %s (Drop)", what, id)
+}
 
 // named reports whether a node stands for something that the store knows.
 func named(n plan.Node) bool { return n.ID != "" && n.Side == "" }
 
-func byID(g plan.Graph) map[string]plan.Node {
-	m := map[string]plan.Node{}
-	for _, n := range g.Nodes {
+// byID has the node number of each id.
+func byID(g plan.Graph) map[string]int {
+	m := map[string]int{}
+	for i, n := range g.Nodes {
 		if named(n) {
-			m[n.ID] = n
+			m[n.ID] = i
 		}
 	}
 	return m

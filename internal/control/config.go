@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/weirstream/weir/internal/control/epoch"
 	"github.com/weirstream/weir/internal/control/log"
 	"github.com/weirstream/weir/internal/data"
 	"github.com/weirstream/weir/internal/plan"
@@ -25,8 +26,12 @@ type Config struct {
 	Renamed map[string]string
 	Drop    []string
 	// Restarts is how often in a row the job is restarted in place, after an
-	// error that may pass, before Run returns it. 0: never.
+	// error that may pass, before Run returns it; an incarnation that has gone on
+	// for a minute and committed a checkpoint begins a new row. A disk that is
+	// full or broken doesn't count: it is waited for. 0: never, not even then.
 	Restarts int
+	// Limits of the chains of base and deltas; zero: those of package epoch.
+	Limits epoch.Limits
 	// StateMemory is the most bytes that state may take in memory; 0: no limit.
 	StateMemory int64
 	Sinks       []Sinks
@@ -56,28 +61,48 @@ type Flow interface {
 	Close() error
 	Tasks() int   // that acknowledge barriers and probes
 	Sources() int // tasks that say Ended
+	// Growing reports whether there may come more splits, so that no task ends.
+	Growing() bool
 }
 
 var _ Flow = (*data.Run)(nil)
 
 // Sinks is one participant before it is connected.
 type Sinks struct {
-	Name    string   // Participant string, or the sink's id where it is alone
-	Kind    string   // as in plan.SinkNode
-	IDs     []string // of its sinks
+	Name string   // Participant string, or Alone of the sink's id
+	Kind string   // as in plan.SinkNode
+	IDs  []string // of its sinks
+	// Appends are those of IDs that add to what is there, and can't write a row again.
+	Appends []string
+	// Rank says which of several transactional participants decides: that with
+	// the highest, and of these the first.
+	Rank    int
 	Connect func(ctx context.Context) (Participant, error)
 }
 
+// Alone is the name of a participant that is one sink.
+func Alone(sink string) string { return "sink " + sink }
+
 // Participant mirrors the public contract in control's own types. Connect,
-// Fence and Commit may return an error with a method Temporary() bool: the call
-// then did nothing that keeps it from being repeated, and is, for as long as it
-// takes. A Commit isn't always preceded by a Prepare: not that of epoch 0, not
-// that of the epoch of which new splits begin, and not that of a later
-// incarnation that rolls forward.
+// Fence, Adopt, Commit and Visible may return an error with a method
+// Temporary() bool: the call then did nothing that keeps it from being repeated,
+// and is, for as long as it takes. A Commit isn't always preceded by a Prepare:
+// not that of epoch 0, not that of the epoch of which new splits begin, and not
+// that of a later incarnation that rolls forward.
+//
+// The calls come in the order of the methods here, Prepare to Visible in turn.
 type Participant interface {
+	// Follow tells a transactional participant that it doesn't decide; it
+	// reports whether it can do without.
+	Follow() bool
 	Fence(ctx context.Context, f Fence) (map[string]Ledger, error)
+	// Adopt makes the ledgers of sinks that are new to a job with checkpoints,
+	// and moves those of renamed ones. It may be repeated.
+	Adopt(ctx context.Context, at log.ID, sinks []Adopted) error
 	Prepare(ctx context.Context, epoch int64) (staged []byte, err error)
 	Commit(ctx context.Context, c Commit) error
+	// Visible waits until a reader sees what a decider's Commit has committed.
+	Visible(ctx context.Context, id log.ID) error
 	Flush(ctx context.Context) error
 	Close() error
 }
@@ -89,6 +114,16 @@ type Fence struct {
 	Nonce       string
 	Create      bool
 	StartOver   bool // with Create: other lives of the job are given up
+	// Former are ids under which the participant had sinks in earlier starts,
+	// and which the job no longer declares: their ledgers are fenced and reported
+	// like the others, but never made, and never moved by a Commit.
+	Former []string
+}
+
+// Adopted is a sink without a ledger in a job with checkpoints.
+type Adopted struct {
+	Sink string
+	Was  string // its id before it was renamed; empty: it is new
 }
 
 // Ledger is what a sink's ledger holds.
@@ -103,7 +138,7 @@ type Commit struct {
 	ID, Parent log.ID
 	Positions  []data.SplitState
 	Staged     []byte
-	Empty      bool // no record was read in the epoch
+	Empty      bool // no record was read in the epoch, and nothing prepared
 }
 
 // Event is something that happened on the path of an epoch, for progress
@@ -113,6 +148,10 @@ type Event struct {
 	Started    *Started
 	Waiting    *Waiting
 	Checkpoint *Checkpoint
+	Failure    *Failure
+	Restart    *Restart
+	Call       *Call
+	Retired    *Retired
 }
 
 // Started is one incarnation that is about to read its first record.
@@ -127,6 +166,46 @@ type Started struct {
 	Took        time.Duration
 }
 
+// Failure is an epoch that was open when the run failed: its checkpoint comes to
+// nothing, and its records are read again.
+type Failure struct {
+	Epoch int64
+	Open  time.Duration // since its barrier
+	Took  Phases        // those that it had come to the end of
+	Err   error
+}
+
+// Restart is a recovery in place that is about to come: everything of the run
+// that failed is gone, and after the wait the same steps as at a start follow.
+type Restart struct {
+	Reason  Reason
+	Attempt int // in a row, from 1; those because of a disk are counted for themselves
+	Wait    time.Duration
+	Err     error // with what it means for the job
+}
+
+// Call is a call to a participant that is over, all its repetitions included.
+type Call struct {
+	What        string // Prepare or Commit
+	Participant string
+	Sinks       []string
+	Epoch       int64
+	Took        time.Duration
+	Err         error
+}
+
+// The calls that are told.
+const (
+	Prepare = "prepare"
+	Decide  = "decide"
+	Follow  = "follow"
+)
+
+// Retired is what was deleted after a checkpoint.
+type Retired struct {
+	Checkpoints, Files int
+}
+
 // Waiting says what a start or a commit is waiting for.
 type Waiting struct {
 	For string
@@ -139,6 +218,7 @@ type Checkpoint struct {
 	Finished bool
 	Bytes    int64    // written for it
 	Full     []string // steps that saved everything
+	Merged   int      // steps whose chain was merged in the background for it
 	Splits   []data.SplitState
 	Took     Phases
 }
@@ -169,28 +249,29 @@ func (c Config) withDefaults() Config {
 
 // Kinds of sinks, as in plan.SinkNode.
 const (
-	atLeastOnce   = "at least once"
-	transactional = "transactional"
+	atLeastOnce   = plan.AtLeastOnceSink
+	idempotent    = plan.IdempotentSink
+	following     = plan.FollowingSink
+	transactional = plan.TransactionalSink
 )
 
 // storeDecides is the decider's name where no participant decides.
-const storeDecides = "store"
+const storeDecides = plan.Store
 
-// decider names the participant that decides epochs, or the store.
+// decider names the participant that decides epochs, or the store. All others
+// follow it.
 func (c Config) decider() (string, error) {
-	decider := storeDecides
-	for _, s := range c.Sinks {
-		if s.Kind != transactional {
-			continue
+	var first *Sinks
+	for i, s := range c.Sinks {
+		if c.StateDir == "" && (s.Kind == transactional || s.Kind == following) {
+			return "", refused("sink %s commits together with checkpoints, which must outlive the process: give the job a state directory", s.Name)
 		}
-		if decider != storeDecides {
-			return "", refused("sinks commit in transactions of two participants, %s and %s; this version commits one database per job: put the sinks into one database, or make those of one of them idempotent",
-				decider, s.Name)
+		if s.Kind == transactional && (first == nil || s.Rank > first.Rank) {
+			first = &c.Sinks[i]
 		}
-		if c.StateDir == "" {
-			return "", refused("sink %s commits in transactions, which need checkpoints that outlive the process: give the job a state directory", s.Name)
-		}
-		decider = s.Name
 	}
-	return decider, nil
+	if first == nil {
+		return storeDecides, nil
+	}
+	return first.Name, nil
 }

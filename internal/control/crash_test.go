@@ -7,13 +7,16 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+
+	"github.com/weirstream/weir/internal/control/log"
 )
 
 // TestCrashAnywhere fails one effect after the other, before it happens and
 // after it, then starts again without faults and reads the input to its end.
 // What the sinks and the state show must always agree with the position.
 func TestCrashAnywhere(t *testing.T) {
-	for _, kinds := range [][]string{{transactional}, {"idempotent"}, {transactional, "idempotent", "following"}, {"following", atLeastOnce}} {
+	for _, kinds := range [][]string{{transactional}, {"idempotent"}, {transactional, "idempotent", "following"}, {"following", atLeastOnce},
+		{transactional, transactional, "following", transactional}} {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/lost=%v", strings.Join(kinds, "+"), lost), func(t *testing.T) {
 				crashes := 0
@@ -39,6 +42,7 @@ func crashAt(t *testing.T, kinds []string, n int, lost bool) (hit bool) {
 	var dbs []*database
 	for i, k := range kinds {
 		dbs = append(dbs, w.database(fmt.Sprint("db", i), k, fmt.Sprint("sink", i)))
+		dbs[i].bulk = i / 2 * log.InlineOutput // from the third on, an output log
 	}
 	var mu sync.Mutex // segment writers and the committer work at the same time
 	seen := 0
@@ -82,6 +86,9 @@ func crashAt(t *testing.T, kinds []string, n int, lost bool) (hit bool) {
 	f.end()
 	if err := r.wait(); err != nil {
 		t.Fatalf("effect %d: %v", n, err)
+	}
+	if left := w.store.names(t, log.OutputPrefix); len(left) > 0 {
+		t.Errorf("effect %d: output logs %q are left, although everybody has confirmed", n, left)
 	}
 	for _, db := range dbs {
 		if db.kind != atLeastOnce && db.value() != 100 {

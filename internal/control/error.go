@@ -3,7 +3,6 @@ package control
 import (
 	"errors"
 	"fmt"
-	"syscall"
 
 	"github.com/weirstream/weir/internal/control/log"
 	"github.com/weirstream/weir/internal/data"
@@ -21,6 +20,9 @@ var (
 
 	// errStopped is why calls of a start that was asked to stop are cancelled.
 	errStopped = errors.New("stopped before the first record")
+
+	// errNewer is why a recovery in place doesn't go on; explain says more.
+	errNewer = errors.New("the log has it")
 
 	// errEnded is why calls that outlive the run are cancelled.
 	errEnded = errors.New("the run is over")
@@ -42,13 +44,13 @@ func temporary(err error) bool {
 // explain says what an error means for the job: whether somebody else runs it
 // now, and what a restart will begin from.
 func (j *job) explain(err error) error {
-	if j.me.Incarnation == 0 {
-		return err
+	if j.log == nil || j.mine == 0 {
+		return onDisk(err, "")
 	}
 	start, known := j.newerStart()
 	if start != nil {
 		return fmt.Errorf("%w: incarnation %d was started at %s, this one is %d: %w",
-			ErrFenced, start.Slot, start.Start.At.Format("2006-01-02 15:04:05 MST"), j.me.Incarnation, err)
+			ErrFenced, start.Slot, start.Start.At.Format("2006-01-02 15:04:05 MST"), j.mine, err)
 	}
 	if errors.Is(err, log.ErrTaken) {
 		return fmt.Errorf("%w: somebody else writes to the log in %s: %w", ErrFenced, j.where, err)
@@ -62,29 +64,40 @@ func (j *job) explain(err error) error {
 	if errors.Is(err, ErrFenced) || errors.Is(err, ErrRefused) {
 		return err
 	}
-	last := "no checkpoint was changed"
+	last := "; no checkpoint was changed"
 	if m := j.last.m; m != nil {
-		last = fmt.Sprintf("the last good checkpoint is that of epoch %d, log slot %d", m.Epoch, j.last.id.Slot)
+		last = fmt.Sprintf("; the last good checkpoint is that of epoch %d, log slot %d", m.Epoch, j.last.id.Slot)
 	}
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("the disk is full: %w; %s; make room and start again", err, last)
-	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("the file system is read-only: %w; %s; make it writable and start again", err, last)
-	case errors.Is(err, syscall.EIO):
-		return fmt.Errorf("the disk reported an I/O error: %w; %s; check the disk before you start again", err, last)
-	}
-	return fmt.Errorf("%w; %s", err, last)
+	return onDisk(err, last)
 }
 
-// newerStart returns the newest start entry that isn't ours but behind it.
-// known is false for a log that can't be read any more: it doesn't tell.
+// onDisk says what to do about an error of a disk, behind what the job is left
+// with; of any other it says the latter.
+func onDisk(err error, last string) error {
+	switch diskReason(err) {
+	case DiskFull:
+		return fmt.Errorf("the disk is full: %w%s; make room", err, last)
+	case DiskReadOnly:
+		return fmt.Errorf("the file system is read-only: %w%s; make it writable", err, last)
+	case DiskBroken:
+		return fmt.Errorf("the disk reported an I/O error: %w%s; check the disk", err, last)
+	}
+	return fmt.Errorf("%w%s", err, last)
+}
+
+// advised ends an error that Run returns with what to do then.
+func advised(err error) error {
+	if classOf(err) != disk {
+		return err
+	}
+	return fmt.Errorf("%w and start again", err)
+}
+
+// newerStart returns the newest start entry if it is somebody else's and behind
+// ours. known is false for a log that can't be read any more: it doesn't tell.
 func (j *job) newerStart() (start *log.Entry, known bool) {
 	if err := j.log.Reload(); err != nil {
 		return nil, false
 	}
-	if e := newestStart(j.log.Entries()); e != nil && e.Slot > j.me.Incarnation {
-		return e, true
-	}
-	return nil, true
+	return j.know(j.log.Entries()), true
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -112,7 +113,10 @@ type database struct {
 	kind    string
 	sinks   []string
 	ledgers map[string]*row
-	busy    int // calls that fail with a temporary error first
+	busy    int  // calls that fail with a temporary error first
+	hidden  int  // times that a reader doesn't see a commit yet
+	bulk    int  // bytes that are staged besides the number
+	proud   bool // can't follow
 }
 
 type row struct {
@@ -132,11 +136,13 @@ func (w *world) database(name, kind string, sinks ...string) *database {
 
 // connection is one run's participant.
 type connection struct {
-	db     *database
-	fence  Fence
-	mu     sync.Mutex
-	sealed map[int64]int64 // counts by epoch
-	closed bool
+	db      *database
+	sinks   []string
+	follows bool
+	fence   Fence
+	mu      sync.Mutex
+	sealed  map[int64]int64 // counts by epoch
+	closed  bool
 }
 
 type busyError struct{}
@@ -145,7 +151,7 @@ func (busyError) Error() string   { return "database is busy" }
 func (busyError) Temporary() bool { return true }
 
 func (db *database) connect(context.Context) (Participant, error) {
-	c := &connection{db: db, sealed: map[int64]int64{}}
+	c := &connection{db: db, sinks: slices.Clone(db.sinks), sealed: map[int64]int64{}}
 	err := db.w.effect("connect "+db.name, func() error {
 		if db.busy > 0 {
 			db.busy--
@@ -167,11 +173,11 @@ func (c *connection) Fence(_ context.Context, f Fence) (map[string]Ledger, error
 		if c.db.kind == atLeastOnce {
 			return nil
 		}
-		for _, sink := range c.db.sinks {
+		for i, sink := range slices.Concat(c.sinks, f.Former) {
 			k := c.db.key(f.UUID, sink)
 			r := c.db.ledgers[k]
 			if r == nil {
-				if !f.Create {
+				if !f.Create || i >= len(c.sinks) {
 					out[sink] = Ledger{}
 					continue
 				}
@@ -205,10 +211,56 @@ func (c *connection) Prepare(_ context.Context, epoch int64) ([]byte, error) {
 		if !ok {
 			return fmt.Errorf("epoch %d isn't sealed", epoch)
 		}
-		staged = binary.LittleEndian.AppendUint64(nil, uint64(v))
+		if c.db.kind == transactional && !c.follows {
+			return nil // its rows stay in memory
+		}
+		staged = append(binary.LittleEndian.AppendUint64(nil, uint64(v)), make([]byte, c.db.bulk)...)
 		return nil
 	})
 	return staged, err
+}
+
+func (c *connection) Follow() bool {
+	c.follows = !c.db.proud
+	return c.follows
+}
+
+func (c *connection) Adopt(_ context.Context, at log.ID, sinks []Adopted) error {
+	return c.db.w.effect("adopt "+c.db.name, func() error {
+		for _, s := range sinks {
+			if !slices.Contains(c.sinks, s.Sink) {
+				return fmt.Errorf("sink %s isn't of %s", s.Sink, c.db.name)
+			}
+			to, from := c.db.key(c.fence.UUID, s.Sink), c.db.key(c.fence.UUID, s.Was)
+			r, was := c.db.ledgers[to], c.db.ledgers[from]
+			switch {
+			case r != nil && (r.id != at || r.nonce != c.fence.Nonce):
+				return fmt.Errorf("ledger of %s names %v", s.Sink, r.id)
+			case r != nil:
+			case s.Was == "":
+				c.db.ledgers[to] = &row{id: at, incarnation: c.fence.Incarnation, nonce: c.fence.Nonce}
+			case was == nil || was.id != at || was.nonce != c.fence.Nonce:
+				return fmt.Errorf("ledger of %s is %+v, to be renamed at %v", s.Was, was, at)
+			default:
+				c.db.ledgers[to] = was
+				delete(c.db.ledgers, from)
+			}
+		}
+		return nil
+	})
+}
+
+func (c *connection) Visible(_ context.Context, id log.ID) error {
+	if c.db.hidden > 0 {
+		c.db.hidden--
+		return busyError{}
+	}
+	for _, sink := range c.sinks {
+		if r := c.db.ledgers[c.db.key(c.fence.UUID, sink)]; r.id != id {
+			return fmt.Errorf("%s names %v, not %v", sink, r.id, id)
+		}
+	}
+	return nil
 }
 
 func (c *connection) Commit(_ context.Context, e Commit) error {
@@ -220,24 +272,44 @@ func (c *connection) Commit(_ context.Context, e Commit) error {
 		if c.db.kind == atLeastOnce {
 			return nil
 		}
-		for _, sink := range c.db.sinks {
+		for _, sink := range c.sinks {
 			r := c.db.ledgers[c.db.key(c.fence.UUID, sink)]
 			if r == nil || r.incarnation != c.fence.Incarnation || r.nonce != c.fence.Nonce {
 				return fmt.Errorf("ledger of %s isn't ours any more", sink)
 			}
 			if r.id == e.ID {
-				continue
+				return nil
 			}
 			if r.id != e.Parent {
 				return fmt.Errorf("ledger of %s names %v, not %v", sink, r.id, e.Parent)
 			}
-			r.id = e.ID
-			if e.Staged != nil {
-				r.value = int64(binary.LittleEndian.Uint64(e.Staged))
+		}
+		value, has, err := c.rows(e)
+		for _, sink := range c.sinks {
+			if r := c.db.ledgers[c.db.key(c.fence.UUID, sink)]; err == nil {
+				if r.id = e.ID; has {
+					r.value = value
+				}
 			}
 		}
-		return nil
+		return err
 	})
+}
+
+// rows returns what is to be committed: from memory, or what was kept.
+func (c *connection) rows(e Commit) (value int64, has bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, ok := c.sealed[e.Epoch]; ok {
+		return v, true, nil
+	}
+	switch {
+	case len(e.Staged) == 8+c.db.bulk:
+		return int64(binary.LittleEndian.Uint64(e.Staged)), true, nil
+	case e.Staged == nil && (e.Empty || e.Parent.IsZero()):
+		return 0, false, nil
+	}
+	return 0, false, fmt.Errorf("the rows of epoch %d aren't in memory, and %d bytes were kept of them", e.Epoch, len(e.Staged))
 }
 
 func (c *connection) Flush(context.Context) error {

@@ -138,6 +138,8 @@ func (f *flow) Close() error {
 func (f *flow) Tasks() int   { return 2 }
 func (f *flow) Sources() int { return 1 }
 
+func (f *flow) Growing() bool { return false }
+
 type fakePart struct {
 	info     data.PartInfo
 	value    int64

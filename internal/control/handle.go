@@ -12,8 +12,9 @@ import (
 var ErrEnded = errors.New("the run has ended")
 
 // Handle lets other goroutines ask for things while one Run works: before it
-// has started they wait for it, and after it has ended they get ErrEnded. It
-// is used for one Run. Safe for concurrent use.
+// has started they wait for it, and after it has ended they get ErrEnded. What an
+// incarnation that fails hasn't answered, or was asked while none runs, is for the
+// next one to answer. It is used for one Run. Safe for concurrent use.
 type Handle struct {
 	asked chan *request
 	stop  context.Context // done once Stop was called
@@ -42,7 +43,8 @@ func NewHandle() *Handle {
 }
 
 // Checkpoint takes a checkpoint whose barrier comes after the call, and returns
-// once it is committed everywhere.
+// once it is committed everywhere; after a recovery in place that is the first
+// one of the new incarnation.
 func (h *Handle) Checkpoint(ctx context.Context) (Checkpoint, error) {
 	r, err := h.ask(ctx, false)
 	return r.checkpoint, err

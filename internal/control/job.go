@@ -3,9 +3,10 @@
 // those of the followers; and the way back to the last one after a crash, which
 // is the same as a start.
 //
-// Run is that path from top to bottom. What may follow what is decided by the
-// pure package epoch; what to restore by the pure function resolve; the rest of
-// this package does what they say. Tasks, segment writers and the committer are
+// Run is that path from top to bottom, once for each incarnation. What may follow
+// what is decided by the pure package epoch; what to restore by the pure function
+// resolve; whether an error is followed by another incarnation by classOf and
+// series.next, which are pure too; the rest of this package does what they say. Tasks, segment writers and the committer are
 // the only goroutines, and Run waits for all of them.
 package control
 
@@ -14,7 +15,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,40 +27,45 @@ import (
 	"github.com/weirstream/weir/internal/table"
 )
 
-// job is one Run. Its fields belong to Run's goroutine; the committer's are its
-// own while the loop runs.
+// job is one incarnation. Its fields belong to Run's goroutine; the committer's
+// are its own while the loop runs. When it is closed, nothing of it is left.
 type job struct {
-	Config
-	env    *sys.Env
-	began  time.Time
-	h      *Handle
-	ctx    context.Context // ends with the run, not when it is asked to stop
-	cancel context.CancelCauseFunc
+	*process
+	env     *sys.Env // the process's, and Waiting
+	began   time.Time
+	started time.Time       // when the first record could be read; zero: not yet
+	ctx     context.Context // ends with the incarnation, not when it is asked to stop
+	cancel  context.CancelCauseFunc
 
-	where  string // what errors call the store
-	files  sys.Files
-	lock   io.Closer // nil: another process holds it, and we take over
-	log    *log.Log
-	life   life // what the log holds of this job, without our own start entry
-	change changes
-	me     Fence     // our claim; Incarnation 0 until it is made
-	last   committed // the checkpoint that everything agrees on
+	log     *log.Log
+	life    life // what the log holds of this job, without our own start entry
+	change  changes
+	me      Fence     // our claim; Incarnation 0 until it is made
+	last    committed // the checkpoint that everything agrees on
+	verdict verdict   // of the recovery
 
 	committer *committer
 	flow      Flow
 	splits    []data.SplitState // where they stood when they were opened
 
-	looping atomic.Bool // Run's goroutine follows epochs
-	inbox   *inbox
-	work    chan func() any // for the committer's goroutine
-	workers sync.WaitGroup  // the committer and segment writers
-	machine *epoch.Machine
-	open    *snapshot  // the epoch whose barrier is out
-	asked   []*request // checkpoints to be taken by the next barrier
-	probes  int64
-	settles map[int64]*settle
-	over    bool
-	err     error
+	looping  atomic.Bool // Run's goroutine follows epochs
+	inbox    *inbox
+	work     chan func() any // for the committer's goroutine
+	workers  sync.WaitGroup  // the committer and segment writers
+	machine  *epoch.Machine
+	open     *snapshot  // the epoch whose barrier is out
+	asked    []*request // checkpoints to be taken by the next barrier
+	probes   int64
+	merges   int               // begun in this run
+	splices  map[string]merged // by step: what the next manifest takes over
+	settles  map[int64]*settle
+	stopping bool // the next barrier is the last
+	ends     bool // the last committed checkpoint is the last of the run
+	over     bool
+	err      error
+
+	published bool // a checkpoint, by the loop
+	keeps     bool // what is too old isn't retired
 }
 
 // committed is a checkpoint that decider and followers have committed.
@@ -69,37 +74,12 @@ type committed struct {
 	m  *log.Manifest // nil: none yet
 }
 
-// Run executes a job: start, epochs, end. It is the same path for a first
-// start, a restart and a takeover. When ctx is cancelled it takes a last
-// checkpoint and returns nil; so it does when all input has been read. When it
-// returns, nothing of the run is left but what is committed. h may be nil.
-//
-// The error wraps sys.ErrLocked, ErrRefused, ErrFenced, log.ErrCorrupt,
-// data.ErrInput where one of these is the reason.
-func Run(ctx context.Context, c Config, h *Handle) error {
-	if h == nil {
-		h = NewHandle()
-	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	defer context.AfterFunc(h.stop, stop)()
-	j := newJob(ctx, c, h)
-	err := j.run(ctx)
-	err = j.close(err)
-	h.End(err)
-	return err
-}
-
-func newJob(ctx context.Context, c Config, h *Handle) *job {
-	env := *sys.From(ctx)
-	j := &job{Config: c.withDefaults(), env: &env, h: h, inbox: newInbox(), settles: map[int64]*settle{}}
+func newJob(ctx context.Context, p *process) *job {
+	env := *p.env
+	j := &job{process: p, env: &env, inbox: newInbox(), settles: map[int64]*settle{}, splices: map[string]merged{}}
 	j.began = j.env.Clock.Now()
 	env.Waiting = j.waiting
 	j.ctx, j.cancel = context.WithCancelCause(sys.With(context.WithoutCancel(ctx), &env))
-	j.where = "memory"
-	if c.StateDir != "" {
-		j.where = c.StateDir
-	}
 	return j
 }
 
@@ -110,6 +90,9 @@ func (j *job) run(stop context.Context) error {
 	starting := context.AfterFunc(stop, func() { j.cancel(errStopped) })
 	err := j.start(stop)
 	if !starting() {
+		if killed := killed(stop); killed != nil {
+			return killed
+		}
 		if err != nil && !errors.Is(err, errStopped) && !errors.Is(err, context.Canceled) {
 			return err // it would have come without the stop, too
 		}
@@ -130,19 +113,23 @@ func (j *job) run(stop context.Context) error {
 // start does everything before the first record, in the only order in which a
 // start, a restart and a takeover are the same.
 func (j *job) start(stop context.Context) error {
-	for _, step := range []func() error{
-		j.openStore, // alone, if the store can be locked
-		j.connect,   // every participant, before the log is touched
-		j.claim,     // the log's next slot: the incarnation
-		j.recover,   // fence everybody, then ask the decider, then restore that
-		j.build,     // tasks with their state, splits where they stood
-		j.found,     // what the first record must not come before
+	for _, step := range []struct {
+		do    func() error
+		blame Reason
+	}{
+		{j.openStore, StoreFailed}, // alone, if the store can be locked
+		{j.connect, SinkFailed},    // every participant, before the log is touched
+		{j.probeSinks, SinkFailed}, // whether they can be written again, after an error of a disk
+		{j.claim, StoreFailed},     // the log's next slot: the incarnation
+		{j.recover, SinkFailed},    // fence everybody, then ask the decider, then restore that
+		{j.build, StartFailed},     // tasks with their state, splits where they stood
+		{j.found, SinkFailed},      // what the first record must not come before
 	} {
 		if stop.Err() != nil {
 			return errStopped
 		}
-		if err := step(); err != nil {
-			return err
+		if err := step.do(); err != nil {
+			return blame(step.blame, err)
 		}
 	}
 	return nil
@@ -155,7 +142,7 @@ func (j *job) openStore() error {
 	if err != nil {
 		return err
 	}
-	if j.files, err = j.openFiles(); err != nil {
+	if err := j.openFiles(); err != nil {
 		return fmt.Errorf("open state directory: %w", err)
 	}
 	if err := j.takeLock(); err != nil {
@@ -165,74 +152,81 @@ func (j *job) openStore() error {
 	if j.log, err = log.Open(blobs, j.where); err != nil {
 		return fmt.Errorf("open the checkpoint log: %w", err)
 	}
-	j.committer = &committer{job: j.Graph.Job, ctx: j.ctx, clock: j.env.Clock, log: j.log, blobs: blobs,
+	j.committer = &committer{job: j.Graph.Job, where: j.where, ctx: j.ctx, clock: j.env.Clock, log: j.log, blobs: blobs,
 		retain: j.Retain, decider: decider, tell: j.observe, notify: j.Notify, warn: j.Log}
 	return j.checkStore()
 }
 
-func (j *job) openFiles() (sys.Files, error) {
-	if j.StateDir == "" {
-		return sys.NewMemFiles(), nil
+// openFiles opens the store once a process.
+func (p *process) openFiles() (err error) {
+	switch {
+	case p.files != nil:
+	case p.StateDir == "":
+		p.files = sys.NewMemFiles()
+	default:
+		var files sys.Files
+		if files, err = p.env.Files(p.StateDir); err == nil {
+			p.files = files
+		}
 	}
-	return j.env.Files(j.StateDir)
+	return err
 }
 
-func (j *job) takeLock() error {
-	lock, err := j.files.Lock("lock")
-	switch {
-	case err == nil:
-		j.lock = lock
-		if err := sys.CleanTemp(j.files); err != nil {
-			return fmt.Errorf("state directory %s: %w", j.where, err)
+// takeLock locks the store, if an earlier incarnation of the process hasn't, and
+// cleans up what is on its way to nowhere: all that was at work is gone.
+func (p *process) takeLock() error {
+	if p.lock == nil {
+		lock, err := p.files.Lock("lock")
+		switch {
+		case errors.Is(err, sys.ErrLocked) && p.Takeover:
+			p.Log.Warn("another process holds the state directory; it is being fenced", "dir", p.where, "lock", err.Error())
+			return nil
+		case errors.Is(err, sys.ErrLocked):
+			return fmt.Errorf("state directory %s is in use: %w: stop that process, or fence it with --takeover (Takeover)", p.where, err)
+		case err != nil:
+			return fmt.Errorf("state directory %s: %w", p.where, err)
 		}
-		return nil
-	case !errors.Is(err, sys.ErrLocked):
-		return fmt.Errorf("state directory %s: %w", j.where, err)
-	case !j.Takeover:
-		return fmt.Errorf("state directory %s is in use: %w: stop that process, or fence it with --takeover (Takeover)", j.where, err)
+		p.lock = lock
 	}
-	j.Log.Warn("another process holds the state directory; it is being fenced", "dir", j.where, "lock", err.Error())
+	if err := sys.CleanTemp(p.files); err != nil {
+		return fmt.Errorf("state directory %s: %w", p.where, err)
+	}
 	return nil
 }
 
 // checkStore looks at what the log holds, now or after it was read again.
-func (j *job) checkStore() error {
+func (j *job) checkStore() (err error) {
 	entries := j.log.Entries()
-	for _, e := range entries {
-		if e.Start != nil && e.Start.Job != j.Graph.Job {
-			return refused("state directory %s belongs to job %q, not to %q: give each job a directory of its own", j.where, e.Start.Job, j.Graph.Job)
-		}
+	if err := foreign(entries, j.Graph.Job, j.where); err != nil {
+		return err
+	}
+	if newer := j.know(entries); newer != nil {
+		return errNewer
 	}
 	j.life = lifeOf(entries)
-	if j.StartOver || j.life.uuid == "" {
+	if j.life.uuid == "" || j.StartOver && j.life.uuid != j.uuid {
 		older := j.life.older
 		if j.life.uuid != "" {
 			older = append(older, j.life.uuid)
 		}
-		j.life = life{uuid: newUUID(), older: older}
+		j.life = life{uuid: j.uuid, older: older}
 	}
-	return j.compare(j.life.newest())
+	j.change, err = j.changed(j.life.newest())
+	return err
 }
 
-// compare checks the job as declared against the start under which a checkpoint
+// changed compares the job as declared with the start under which a checkpoint
 // was made; what an incarnation without one declared left nothing behind.
-func (j *job) compare(made *log.Entry) error {
-	j.change = changes{}
+func (j *job) changed(made *log.Entry) (changes, error) {
 	if made == nil {
-		return nil
+		return changes{}, nil
 	}
 	start := j.life.start(made.Checkpoint.Incarnation)
 	if start == nil {
-		return refused("checkpoint %s in %s was made under start %d, which the log doesn't have", made.ID, j.where, made.Checkpoint.Incarnation)
+		return changes{}, refused("checkpoint %s in %s was made under start %d, which the log doesn't have", made.ID, j.where, made.Checkpoint.Incarnation)
 	}
-	j.change = compare(start.Graph, j.Graph, table.Migration)
-	if err := j.change.err(); err != nil {
-		return err
-	}
-	if start.Decider != j.committer.decider {
-		return refused("epochs were decided by %s and would be by %s; set the sinks back", start.Decider, j.committer.decider)
-	}
-	return nil
+	c := compare(start.Graph, j.Graph, asked{j.Renamed, j.Drop}, table.Migration)
+	return c, c.err()
 }
 
 // build makes the tasks and restores them.
@@ -243,6 +237,9 @@ func (j *job) build() (err error) {
 	}
 	if j.flow, err = j.Build(j.ctx, connected); err != nil {
 		return fmt.Errorf("build the job: %w", err)
+	}
+	if err := j.settle(); err != nil {
+		return err
 	}
 	from := j.last.m.Restore(j.committer.blobs, j.where)
 	if j.splits, err = j.flow.Open(j.ctx, from); err != nil {
@@ -259,6 +256,9 @@ func (j *job) found() error {
 	var grown []string
 	if restored {
 		grown = newSplits(j.last.m, j.splits)
+	}
+	if restored && j.last.m.Finished && j.flow.Growing() {
+		return refused("the job is finished: it has read its input to the end and has closed all windows, and as it is declared now its input has no end; to read on, give it a state directory and a name of its own, or start it over with --start-over (StartOver)")
 	}
 	if len(grown) > 0 && j.last.m.Finished {
 		return fmt.Errorf("%w: %s, new since then; to read on, give the job a state directory of its own", data.ErrGrown, grown[0])
@@ -281,12 +281,12 @@ func (j *job) found() error {
 	for _, s := range m.Steps {
 		started.Keys += s.Live
 	}
-	for _, id := range j.change.added {
-		j.Log.Info("new since the last checkpoint: it starts with nothing", "step", id)
-	}
+	j.change.tell(j.Log)
 	j.Log.Info("started", "job", j.Graph.Job, "incarnation", j.me.Incarnation, "restored", restored,
 		"epoch", m.Epoch, "checkpoint", j.last.id.String(), "keys", started.Keys)
+	j.reserve()
 	j.observe(Event{Started: &started})
+	j.started = j.env.Clock.Now()
 	return nil
 }
 
@@ -301,9 +301,10 @@ func newSplits(m *log.Manifest, splits []data.SplitState) []string {
 	return grown
 }
 
-// close ends everything that the run has begun, in the order in which one may
-// wait for the other, and returns what Run returns.
-func (j *job) close(err error) error {
+// close ends everything that the incarnation has begun, in the order in which
+// one may wait for the other. It returns err with what it means for the job, and
+// what went wrong in closing.
+func (j *job) close(err error) (failed, closing error) {
 	j.cancel(errEnded)
 	if j.flow != nil {
 		j.flow.Stop()
@@ -316,22 +317,23 @@ func (j *job) close(err error) error {
 	j.inbox.close()
 	if err != nil {
 		err = j.explain(err)
+		j.hand()
+		if j.open != nil {
+			j.observe(Event{Failure: &Failure{Epoch: j.open.epoch, Open: j.since(j.open.began), Took: j.open.took, Err: err}})
+		}
+		if diskReason(err) == DiskFull && classOf(err) == disk && j.files != nil {
+			j.makeRoom()
+		}
 	}
 	if j.flow != nil {
-		err = errors.Join(err, wrap("close the input", j.flow.Close()))
+		closing = errors.Join(closing, wrap("close the input", j.flow.Close()))
 	}
 	if j.committer != nil {
 		for _, p := range j.committer.parties {
-			err = errors.Join(err, wrap("close "+p.Name, p.Close()))
+			closing = errors.Join(closing, wrap("close "+p.Name, p.Close()))
 		}
 	}
-	if j.lock != nil {
-		err = errors.Join(err, wrap("unlock the state directory", j.lock.Close()))
-	}
-	if j.files != nil {
-		err = errors.Join(err, wrap("close the state directory", j.files.Close()))
-	}
-	return err
+	return err, closing
 }
 
 func wrap(what string, err error) error {

@@ -119,8 +119,12 @@ func TestFinish(t *testing.T) {
 			t.Fatal(err)
 		}
 		es := w.store.entries(t)
-		if m := es[len(es)-1].Checkpoint; m == nil || !m.Finished || db.value() != 9 {
-			t.Fatalf("last entry %+v, committed count %d", es[len(es)-1], db.value())
+		last := es[len(es)-2]
+		if m := last.Checkpoint; m == nil || !m.Finished || db.value() != 9 {
+			t.Fatalf("last checkpoint %+v, committed count %d", last, db.value())
+		}
+		if r := es[len(es)-1].Retire; r == nil || r.Settled != last.ID {
+			t.Errorf("last entry %+v doesn't say that %v is settled", es[len(es)-1], last.ID)
 		}
 		w.calls()
 		r = w.run(t, []*database{db})
@@ -375,7 +379,7 @@ func TestChains(t *testing.T) {
 		{ID: "a", Live: 5, Parts: []log.PartRef{{Entries: 4}, {Entries: 3}}},
 		{ID: "b"},
 	}}
-	got := chains(m, func(step string) bool { return step == "b" })
+	got := chains(m, func(st log.Step) bool { return st.ID == "b" })
 	want := []epoch.Chain{{Step: "a", Entries: 7, Live: 5, Parts: 2}, {Step: "b", Rewrite: true}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("chains (-want +got):\n%s", diff)

@@ -15,7 +15,7 @@ import (
 type (
 	prepared struct {
 		epoch  int64
-		staged map[string][]byte
+		staged staged
 	}
 	entered struct {
 		epoch int64
@@ -33,10 +33,11 @@ type settle struct {
 // loop follows the epochs until one was the last or something fails.
 func (j *job) loop(stop context.Context) error {
 	j.machine = epoch.New(epoch.Config{Tasks: j.flow.Tasks(), Sources: j.flow.Sources(), Last: j.last.m.Epoch,
-		Chains: chains(j.last.m, j.change.rewrites)})
+		Chains: chains(j.last.m, rewrites(j.Graph)), Limits: j.Limits})
 	j.looping.Store(true)
 	j.startCommitter()
 	j.flow.Start(j.inbox)
+	j.takeUp()
 	stopped, tick := stop.Done(), j.tick()
 	for !j.over {
 		select {
@@ -55,6 +56,11 @@ func (j *job) loop(stop context.Context) error {
 			j.request(r)
 		case <-stopped:
 			stopped = nil
+			if err := killed(stop); err != nil {
+				j.fail(err)
+				continue
+			}
+			j.stopping = true
 			j.step(epoch.Stop{})
 		}
 	}
@@ -84,12 +90,13 @@ func (j *job) startCommitter() {
 	})
 }
 
-// do lets the committer make a call and post its answer.
-func (j *job) do(call func() (answer any, err error)) {
+// do lets the committer make a call and post its answer. An error is blamed on
+// the store or on the sinks.
+func (j *job) do(on Reason, call func() (answer any, err error)) {
 	j.work <- func() any {
 		answer, err := call()
 		if err != nil {
-			return failed{err}
+			return failed{blame(on, err)}
 		}
 		return answer
 	}
@@ -121,6 +128,10 @@ func (j *job) handle(e any) {
 		j.step(epoch.Entered{Epoch: e.epoch})
 	case probed:
 		j.probed(e.n)
+	case merged:
+		j.merged(e)
+	case unmerged:
+		j.unmerged(e)
 	case settled:
 		if s := j.settles[e.n]; s != nil {
 			delete(j.settles, e.n)
@@ -149,7 +160,7 @@ func (j *job) acked(a data.Ack) {
 	j.open.acks[a.Task] = a
 	j.open.took.Acked = j.since(j.open.began)
 	j.open.took.Pause = max(j.open.took.Pause, a.Pause)
-	ended := true
+	ended := !a.Growing
 	for _, s := range a.Splits {
 		ended = ended && s.Ended
 	}
@@ -201,26 +212,28 @@ func (j *job) obey(d epoch.Decision) {
 		j.open.acks[d.Task] = a
 		j.write(d.Epoch, d.Task, parts)
 	case epoch.Prepare:
-		j.do(func() (any, error) {
+		j.do(SinkFailed, func() (any, error) {
 			staged, err := j.committer.prepare(d.Epoch)
 			return prepared{d.Epoch, staged}, err
 		})
 	case epoch.Enter:
 		j.enter(d)
 	case epoch.Decide:
-		id, m := j.open.id, j.open.m
-		j.do(func() (any, error) { return epoch.Decided{Epoch: d.Epoch}, j.committer.decide(id, m) })
+		id, m, staged := j.open.id, j.open.m, j.open.staged
+		j.do(SinkFailed, func() (any, error) { return epoch.Decided{Epoch: d.Epoch}, j.committer.decide(id, m, staged) })
 	case epoch.Follow:
-		id, m := j.open.id, j.open.m
-		j.do(func() (any, error) { return epoch.Followed{Epoch: d.Epoch}, j.committer.follow(id, m) })
+		id, m, staged := j.open.id, j.open.m, j.open.staged
+		j.do(SinkFailed, func() (any, error) { return epoch.Followed{Epoch: d.Epoch}, j.committer.follow(id, m, staged) })
 	case epoch.Publish:
 		j.publish()
 	case epoch.Retire:
-		last := j.last
-		j.do(func() (any, error) {
+		last, ends := j.last, j.ends
+		j.do(StoreFailed, func() (any, error) {
 			j.committer.published(last.m)
-			return epoch.Retired{Epoch: d.Epoch}, j.committer.retire(last.id, false)
+			return epoch.Retired{Epoch: d.Epoch}, j.committer.retire(last.id, false, ends)
 		})
+	case epoch.Merge:
+		j.merge(d)
 	case epoch.End:
 		j.over = true
 		j.Log.Info("ended", "job", j.Graph.Job, "finished", d.Finished, "epoch", j.last.m.Epoch, "checkpoint", j.last.id.String())
@@ -233,7 +246,7 @@ func (j *job) obey(d epoch.Decision) {
 }
 
 func (j *job) emit(d epoch.Emit) {
-	j.open = &snapshot{epoch: d.Epoch, began: j.env.Clock.Now(), full: d.Full, acks: map[string]data.Ack{}, waiting: j.asked}
+	j.open = &snapshot{epoch: d.Epoch, began: j.env.Clock.Now(), full: d.Full, acks: map[string]data.Ack{}, final: j.stopping, waiting: j.asked}
 	j.asked = nil
 	full := map[string]bool{}
 	for _, step := range d.Full {
@@ -243,13 +256,13 @@ func (j *job) emit(d epoch.Emit) {
 }
 
 func (j *job) enter(d epoch.Enter) {
-	m, err := j.open.manifest(j.last, j.me, j.Graph.KeyGroups, d.Finished, j.env.Clock.Now())
+	m, err := j.open.manifest(j.spliced(j.open.full), j.me, j.Graph.KeyGroups, d.Finished, j.env.Clock.Now())
 	if err != nil {
 		j.fail(err)
 		return
 	}
 	j.open.m = m
-	j.do(func() (any, error) {
+	j.do(StoreFailed, func() (any, error) {
 		id, err := j.committer.enter(m)
 		return entered{d.Epoch, id}, err
 	})
@@ -259,8 +272,10 @@ func (j *job) enter(d epoch.Enter) {
 func (j *job) publish() {
 	s := j.open
 	s.took.Committed = j.since(s.began)
-	j.open, j.last = nil, committed{s.id, s.m}
+	j.open, j.last, j.ends = nil, committed{s.id, s.m}, s.final || s.m.Finished
 	c := s.event()
+	j.published = true
+	j.needs = c.Bytes
 	j.Log.Debug("checkpoint", "epoch", c.Epoch, "id", c.ID.String(), "bytes", c.Bytes, "finished", c.Finished, "took", c.Took.Committed)
 	j.observe(Event{Checkpoint: &c})
 	for _, r := range s.waiting {
@@ -288,6 +303,6 @@ func (j *job) probed(n int64) {
 		return
 	}
 	if s.left--; s.left == 0 {
-		j.do(func() (any, error) { return settled{n}, j.committer.flush() })
+		j.do(SinkFailed, func() (any, error) { return settled{n}, j.committer.flush() })
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/weirstream/weir/internal/control/log"
 )
@@ -20,22 +20,20 @@ const claimTries = 10
 type life struct {
 	uuid    string
 	older   []string    // uuids of earlier lives
-	entries []log.Entry // starts and checkpoints
+	entries []log.Entry // of which none is retired
 }
 
 // lifeOf returns the newest life in the log.
 func lifeOf(entries []log.Entry) life {
 	var l life
-	for _, e := range entries {
+	for _, e := range log.Standing(entries) {
 		if e.Start != nil && e.Start.UUID != l.uuid {
 			if l.uuid != "" {
 				l.older = append(l.older, l.uuid)
 			}
 			l.uuid, l.entries = e.Start.UUID, nil
 		}
-		if e.Retire == nil {
-			l.entries = append(l.entries, e)
-		}
+		l.entries = append(l.entries, e)
 	}
 	return l
 }
@@ -59,6 +57,10 @@ func (l life) start(incarnation int64) *log.Start {
 	}
 	return nil
 }
+
+// settled reports whether the log shows that all ledgers of the sinks under whose
+// start a checkpoint was made name it.
+func (l life) settled(id log.ID) bool { return log.Settled(l.entries, id) }
 
 func newestStart(entries []log.Entry) *log.Entry {
 	for _, e := range slices.Backward(entries) {
@@ -98,11 +100,12 @@ func (j *job) claim() error {
 	for try := 1; ; try++ {
 		start := &log.Start{Job: j.Graph.Job, UUID: j.life.uuid, Nonce: rand.Text(), Graph: j.Graph,
 			Decider: j.committer.decider, Sinks: sinks, At: j.env.Clock.Now().UTC()}
+		j.nonces[start.Nonce] = true
 		id, err := j.log.Append(log.Entry{Start: start})
 		if err == nil {
 			j.me = Fence{Job: start.Job, UUID: start.UUID, Incarnation: id.Slot, Nonce: start.Nonce, Create: j.life.newest() == nil}
 			j.me.StartOver = j.me.Create && (j.StartOver || len(j.life.older) > 0)
-			j.committer.incarnation = id.Slot
+			j.committer.incarnation, j.committer.nonce, j.mine = id.Slot, start.Nonce, id.Slot
 			return wrap("append the start entry", j.log.Sweep())
 		}
 		if !errors.Is(err, log.ErrTaken) || try == claimTries {
@@ -134,10 +137,13 @@ func (j *job) lostSlot() error {
 // recover fences every participant, and only then asks which checkpoint counts:
 // what an earlier incarnation has sent may still be on its way until then.
 func (j *job) recover() error {
+	if err := j.follow(); err != nil {
+		return err
+	}
 	if err := j.fence(); err != nil {
 		return err
 	}
-	f := facts{store: j.where, job: j.Graph.Job, life: j.life, decider: j.committer.decider, find: j.log.Find}
+	f := facts{store: j.where, job: j.Graph.Job, life: j.life, find: j.log.Find, changed: j.changed}
 	for _, p := range j.committer.parties {
 		f.parties = append(f.parties, *p)
 	}
@@ -145,24 +151,62 @@ func (j *job) recover() error {
 	if err != nil {
 		return err
 	}
+	// The newest entry, which was compared before the claim, needn't be this one.
+	j.change, j.verdict = v.change, v
+	return j.adopt(v.adopt)
+}
+
+// follow tells the participants that don't decide.
+func (j *job) follow() error {
+	for _, p := range j.committer.parties {
+		if p.Kind == transactional && p.Name != j.committer.decider && !p.Follow() {
+			return refused("sink %s commits in transactions of its own, and can't follow %s, which decides the epochs; make one of them idempotent, or give each a job of its own",
+				p.sinks(), j.committer.decider)
+		}
+	}
+	return nil
+}
+
+// adopt gives sinks that are new or renamed their ledgers, before anything else
+// is committed there.
+func (j *job) adopt(adopt map[string]adoption) error {
+	for _, p := range j.committer.parties {
+		a, ok := adopt[p.Name]
+		if !ok {
+			continue
+		}
+		for _, s := range a.sinks {
+			j.Log.Info("a sink gets its ledger", "sink", s.Sink, "was", s.Was, "participant", p.Name, "checkpoint", a.at.String())
+		}
+		err := j.committer.patiently("make ledgers in "+p.Name, func(ctx context.Context) error { return p.Adopt(ctx, a.at, a.sinks) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle rolls the participants forward that are behind, once their sinks are
+// open. From then on every ledger names the checkpoint that is restored.
+func (j *job) settle() error {
+	v := j.verdict
 	if v.m == nil {
 		return nil
-	}
-	// The newest entry, which was compared before the claim, needn't be this one.
-	if err := j.compare(&log.Entry{ID: v.id, Checkpoint: v.m}); err != nil {
-		return err
 	}
 	for _, p := range j.committer.parties {
 		if !slices.Contains(v.behind, p.Name) {
 			continue
 		}
 		j.Log.Info("rolling forward", "participant", p.Name, "checkpoint", v.id.String(), "epoch", v.m.Epoch)
-		if err := j.committer.commit(p, v.id, v.m); err != nil {
+		if err := j.committer.commit(p, v.id, v.m, staged{}); err != nil {
 			return fmt.Errorf("roll forward: %w", err)
 		}
 	}
 	j.last = committed{v.id, v.m}
-	return j.committer.retire(v.id, true)
+	if j.keeps {
+		return nil
+	}
+	return j.committer.retire(v.id, true, v.m.Finished)
 }
 
 func (j *job) fence() error {
@@ -181,7 +225,9 @@ func (j *job) fence() error {
 }
 
 func (j *job) fenceAll(f Fence, found func(*party, map[string]Ledger)) error {
+	former := j.former(f.UUID)
 	for _, p := range j.committer.parties {
+		f.Former = former[p.Name]
 		err := j.committer.patiently("fence "+p.Name, func(ctx context.Context) error {
 			ledgers, err := p.Fence(ctx, f)
 			found(p, ledgers)
@@ -194,128 +240,31 @@ func (j *job) fenceAll(f Fence, found func(*party, map[string]Ledger)) error {
 	return nil
 }
 
-// facts is all that recovery knows once everybody else is fenced.
-type facts struct {
-	store   string // in words
-	job     string
-	life    life
-	decider string
-	parties []party
-	find    func(log.ID) (*log.Manifest, error)
-}
-
-// verdict is the one checkpoint that counts; without one it is genesis.
-type verdict struct {
-	id     log.ID
-	m      *log.Manifest
-	behind []string // participants to be rolled forward to it
-}
-
-// resolve decides what to restore, or refuses. It is pure.
-//
-//	store        decider          others          verdict
-//	empty        zero             zero            genesis
-//	epoch 0      zero             zero            genesis, redone
-//	epoch >= 1   zero             -               refused: older than the store
-//	any          missing          -               refused: replaced
-//	any          names n          n or parent(n)  n; the latter rolled forward
-//	any          names n          anything else   refused
-//	any          not in the log   -               refused: another store's
-//
-// Where the store decides, the newest entry before our start is n.
-func resolve(f facts) (verdict, error) {
-	newest := f.life.newest()
-	if newest == nil {
-		return verdict{}, f.genesis()
-	}
-	id := newest.ID
-	for _, p := range f.parties {
-		if p.Name != f.decider {
+// former lists, by participant, the sinks that it had in a start of a life and
+// that the job no longer has. A ledger is fenced once: by the participant that
+// had the sink last.
+func (j *job) former(uuid string) map[string][]string {
+	last := map[string]string{}
+	for _, e := range j.log.Entries() {
+		if e.Start == nil || e.Start.UUID != uuid {
 			continue
 		}
-		var err error
-		if id, err = f.names(p); err != nil {
-			return verdict{}, err
-		}
-		if id.IsZero() && newest.Checkpoint.Epoch > 0 {
-			return verdict{}, refused("sink %s has a ledger from before the first checkpoint, but %s holds checkpoints of job %s up to epoch %d: the sink is an older copy; bring the right one back, %s",
-				p.sinks(), f.store, f.job, newest.Checkpoint.Epoch, startOverHint)
-		}
-	}
-	if id.IsZero() {
-		return verdict{}, f.genesis()
-	}
-	m, err := f.find(id)
-	if err != nil {
-		return verdict{}, refused("the ledger of %s names a checkpoint that this store doesn't have: %v; sink and state directory don't belong together (one of them was copied, or comes from a backup): bring back the one that is missing, %s",
-			f.decider, err, startOverHint)
-	}
-	v := verdict{id: id, m: m}
-	for _, p := range f.parties {
-		if p.Name == f.decider || p.Kind == atLeastOnce {
-			continue
-		}
-		at, err := f.names(p)
-		switch {
-		case err != nil:
-			return verdict{}, err
-		case at == id:
-		case at == m.Parent:
-			v.behind = append(v.behind, p.Name)
-		default:
-			return verdict{}, refused("the ledger of sink %s names %s, but %s has committed %s (epoch %d), and it must name that one or its parent, %s: the sink comes from another time or another store; bring the right one back, %s",
-				p.sinks(), say(at), f.decider, id, m.Epoch, say(m.Parent), startOverHint)
-		}
-	}
-	return v, nil
-}
-
-// genesis checks that no sink has seen a checkpoint.
-func (f facts) genesis() error {
-	for _, p := range f.parties {
-		if p.Kind == atLeastOnce {
-			continue
-		}
-		id, err := f.names(p)
-		if err != nil {
-			return err
-		}
-		if !id.IsZero() {
-			return refused("the ledger of sink %s names checkpoint %s, but job %s has committed none according to %s: they don't belong together; bring the right one back, %s",
-				p.sinks(), id, f.job, f.store, startOverHint)
-		}
-	}
-	return nil
-}
-
-// names returns the one checkpoint that all ledgers of a participant name.
-func (f facts) names(p party) (log.ID, error) {
-	var first Ledger
-	for i, sink := range p.IDs {
-		l := p.ledgers[sink]
-		if !l.Found {
-			held := "has none"
-			if e := f.life.newest(); e != nil {
-				held = fmt.Sprintf("has checkpoints up to epoch %d", e.Checkpoint.Epoch)
+		for _, m := range members(e.Start.Graph) {
+			if m.kind != atLeastOnce {
+				last[m.id] = m.party
 			}
-			return log.ID{}, refused("sink %s has no ledger in %s, but job %s has one by now and %s %s: the sink was replaced or emptied; bring it back, %s",
-				sink, p.Name, f.job, f.store, held, startOverHint)
-		}
-		if i == 0 {
-			first = l
-		} else if l.ID != first.ID {
-			return log.ID{}, refused("sinks %s and %s are committed together in %s, but their ledgers name %s and %s: one of them was changed by hand or comes from a backup; bring the right one back, %s",
-				p.IDs[0], sink, p.Name, say(first.ID), say(l.ID), startOverHint)
 		}
 	}
-	return first.ID, nil
-}
-
-func (p party) sinks() string { return strings.Join(p.IDs, ", ") }
-
-func say(id log.ID) string {
-	if id.IsZero() {
-		return "no checkpoint yet"
+	of := map[string][]string{}
+	for _, id := range slices.Sorted(maps.Keys(last)) {
+		if slices.ContainsFunc(j.Sinks, func(s Sinks) bool { return slices.Contains(s.IDs, id) }) {
+			continue
+		}
+		party := last[id]
+		if party == Alone(id) {
+			party = Alone(idNow(id, j.Renamed))
+		}
+		of[party] = append(of[party], id)
 	}
-	return id.String()
+	return of
 }

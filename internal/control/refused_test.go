@@ -21,9 +21,9 @@ func TestRefused(t *testing.T) {
 	}{
 		{name: "another job", words: []string{`job "test"`, `"other"`}, now: func(c *Config) { c.Graph.Job = "other" }},
 		{name: "key groups", words: []string{"8", "16"}, now: func(c *Config) { c.Graph.KeyGroups = 16 }},
-		{name: "sink is of another kind", words: []string{"counts", transactional, "idempotent"}, now: func(c *Config) {
-			c.Sinks[0].Kind = "idempotent"
-			c.Graph.Nodes[2].Sink = &plan.SinkNode{Kind: "idempotent", Participant: "db"}
+		{name: "sink is of another kind", words: []string{"counts", transactional, atLeastOnce}, now: func(c *Config) {
+			c.Sinks[0].Kind = atLeastOnce
+			c.Graph.Nodes[2].Sink = &plan.SinkNode{Kind: atLeastOnce, Participant: "db"}
 		}},
 		{name: "step is gone", words: []string{"count", "gone"}, now: func(c *Config) { c.Graph.Nodes[1].ID = "renamed" }},
 		{name: "ledger is gone", words: []string{"counts", "replaced", "--start-over"}, spoil: func(db *database) { clear(db.ledgers) }},
@@ -65,10 +65,11 @@ func TestRefused(t *testing.T) {
 }
 
 func TestRefusedSinks(t *testing.T) {
-	bubble(t, "two databases", func(t *testing.T) {
+	bubble(t, "two databases of which neither follows", func(t *testing.T) {
 		w := newWorld()
 		dbs := []*database{w.database("a", transactional, "x"), w.database("b", transactional, "y")}
-		wants(t, w.run(t, dbs).wait(), ErrRefused, "one database per job", "a", "b")
+		dbs[1].proud = true
+		wants(t, w.run(t, dbs).wait(), ErrRefused, "sink y", "can't follow a")
 	})
 	bubble(t, "transactions without a store", func(t *testing.T) {
 		w := newWorld()

@@ -18,10 +18,12 @@ type snapshot struct {
 	epoch   int64
 	began   time.Time
 	full    []string
+	merged  int
 	acks    map[string]data.Ack // by task
 	parts   []stored
 	sizes   []log.Segment
-	staged  map[string][]byte
+	staged  staged
+	final   bool          // nothing is to follow
 	m       *log.Manifest // from its entry on
 	id      log.ID
 	took    Phases
@@ -63,7 +65,7 @@ func (j *job) write(n int64, task string, parts []data.Part) {
 	j.workers.Go(func() {
 		file, refs, err := log.WriteSegment(blobs, name, parts)
 		if err != nil {
-			j.inbox.Failed(fmt.Errorf("save the state of task %s at barrier %d: %w", task, n, err))
+			j.inbox.Failed(blame(StoreFailed, fmt.Errorf("save the state of task %s at barrier %d: %w", task, n, err)))
 			return
 		}
 		s.file = file
@@ -78,7 +80,7 @@ func (j *job) write(n int64, task string, parts []data.Part) {
 // saved now, behind what prev, its parent, has of the same steps.
 func (s *snapshot) manifest(prev committed, me Fence, groups int, finished bool, at time.Time) (*log.Manifest, error) {
 	m := &log.Manifest{Job: me.Job, UUID: me.UUID, Incarnation: me.Incarnation, Epoch: s.epoch, Parent: prev.id,
-		Finished: finished, KeyGroups: groups, Staged: s.staged, At: at.UTC()}
+		Finished: finished, KeyGroups: groups, Staged: s.staged.inline(), Outputs: s.staged.files, At: at.UTC()}
 	for _, a := range s.acks {
 		m.Splits = append(m.Splits, a.Splits...)
 	}
@@ -144,19 +146,22 @@ func extend(prev log.Step, parts []stored) (log.Step, error) {
 
 // event describes the committed checkpoint to observers.
 func (s *snapshot) event() Checkpoint {
-	c := Checkpoint{Epoch: s.epoch, ID: s.id, Finished: s.m.Finished, Full: s.full, Splits: s.m.Splits,
+	c := Checkpoint{Epoch: s.epoch, ID: s.id, Finished: s.m.Finished, Full: s.full, Merged: s.merged, Splits: s.m.Splits,
 		Took: s.took}
 	for _, f := range s.sizes {
+		c.Bytes += f.Size
+	}
+	for _, f := range s.staged.files {
 		c.Bytes += f.Size
 	}
 	return c
 }
 
 // chains returns what the machine must know of the restored steps.
-func chains(m *log.Manifest, rewrites func(step string) bool) []epoch.Chain {
+func chains(m *log.Manifest, rewrites func(log.Step) bool) []epoch.Chain {
 	var cs []epoch.Chain
 	for _, st := range m.Steps {
-		c := epoch.Chain{Step: st.ID, Live: st.Live, Parts: len(st.Parts), Rewrite: rewrites(st.ID)}
+		c := epoch.Chain{Step: st.ID, Live: st.Live, Parts: len(st.Parts), Rewrite: rewrites(st)}
 		for _, p := range st.Parts {
 			c.Entries += p.Entries
 		}

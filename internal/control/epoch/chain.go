@@ -17,13 +17,25 @@ type Chain struct {
 	Rewrite bool
 }
 
-const (
+// Limits say when a chain is too long.
+type Limits struct {
 	// Deltas outweigh their base when a restore would read twice as much as it
-	// keeps; the slack leaves small states alone.
-	slack = 1024
-	// A restore opens as many files as a chain has parts.
-	maxParts = 64
-)
+	// keeps; the slack, in entries, leaves small states alone.
+	Slack int64
+	// A restore opens as many files as a chain has parts. Each task adds one at
+	// each barrier, so this limit is one for each task.
+	Parts int
+	// MergeAbove is how many live entries a step has whose chain is merged in the
+	// background. Fewer are saved anew at a barrier: that is quicker than reading
+	// them back, and a pause that nobody notices.
+	MergeAbove int64
+}
+
+// DefaultLimits are what every job runs with.
+func DefaultLimits() Limits { return Limits{Slack: 1024, Parts: 64, MergeAbove: 1 << 16} }
+
+// A chain this many times over the limits grows faster than it is merged.
+const overdue = 3
 
 // chain is a Chain and how many tasks write to it; 0 before the first barrier.
 type chain struct {
@@ -31,10 +43,19 @@ type chain struct {
 	tasks int
 }
 
-// full reports whether the next part of the chain should be a base. Each task
-// adds a part of its own at each barrier, so the limit is one for each task.
-func (c chain) full() bool {
-	return c.Rewrite || c.Entries > 2*c.Live+slack || c.tasks > 0 && c.Parts > maxParts*c.tasks
+// long reports whether deltas outweigh the base of c, by the given factor.
+func (l Limits) long(c chain, factor int64) bool {
+	return c.Entries > factor*(2*c.Live+l.Slack) || c.tasks > 0 && c.Parts > int(factor)*l.Parts*c.tasks
+}
+
+// full reports whether the next part of the chain should be a base.
+func (l Limits) full(c chain) bool {
+	return c.Rewrite || c.Live <= l.MergeAbove && l.long(c, 1) || l.long(c, overdue)
+}
+
+// merge reports whether the chain should be merged in the background.
+func (l Limits) merge(c chain) bool {
+	return !c.Rewrite && c.Live > l.MergeAbove && l.long(c, 1)
 }
 
 // saved is what the tasks saved of one step at one barrier.
@@ -83,9 +104,37 @@ func (m *Machine) extend(o *open) {
 func (m *Machine) bases() []string {
 	var full []string
 	for _, step := range slices.Sorted(maps.Keys(m.chains)) {
-		if m.chains[step].full() {
+		if m.limits.full(m.chains[step]) {
 			full = append(full, step)
 		}
 	}
 	return full
+}
+
+// merges names the step whose chain is to be merged next, while none is.
+func (m *Machine) merges() []Decision {
+	if m.merging != "" || m.done {
+		return nil
+	}
+	for _, step := range slices.Sorted(maps.Keys(m.chains)) {
+		if m.limits.merge(m.chains[step]) {
+			m.merging = step
+			return []Decision{Merge{step}}
+		}
+	}
+	return nil
+}
+
+// merged takes a merge into account, unless a new base has made it pointless.
+func (m *Machine) merged(e Merged) error {
+	if e.Step != m.merging {
+		return fmt.Errorf("step %s was merged without being asked to", e.Step)
+	}
+	m.merging = ""
+	if c := m.chains[e.Step]; c.Parts >= e.Parts && c.Entries >= e.Entries {
+		c.Parts += e.Into - e.Parts
+		c.Entries += e.Holds - e.Entries
+		m.chains[e.Step] = c
+	}
+	return nil
 }

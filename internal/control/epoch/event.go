@@ -41,6 +41,15 @@ type (
 	Followed struct{ Epoch int64 }
 	// Retired says that what the epoch made superfluous is gone.
 	Retired struct{ Epoch int64 }
+	// Merged says that the first sections of a step's chain have been merged in
+	// the background: the next checkpoint names what came of them instead.
+	Merged struct {
+		Step           string
+		Parts, Into    int   // sections merged; sections that came of it, 0 or 1
+		Entries, Holds int64 // entries merged; entries that came of it
+	}
+	// Unmerged says that a merge came to nothing.
+	Unmerged struct{ Step string }
 	// Failed says that anything at all went wrong.
 	Failed struct{ Reason string }
 )
@@ -65,6 +74,8 @@ func (Entered) event()  {}
 func (Decided) event()  {}
 func (Followed) event() {}
 func (Retired) event()  {}
+func (Merged) event()   {}
+func (Unmerged) event() {}
 func (Failed) event()   {}
 
 // Decision is something to be done now, in the order given.
@@ -101,6 +112,9 @@ type (
 	Publish struct{ Epoch int64 }
 	// Retire removes what isn't needed any more.
 	Retire struct{ Epoch int64 }
+	// Merge merges the chain that the last checkpoint has of a step, in the
+	// background. No other step is merged meanwhile.
+	Merge struct{ Step string }
 	// End ends the run: all input has been read, or it was asked to stop.
 	End struct{ Finished bool }
 	// Fail ends the run with an error. Everything that is under way is dropped.
@@ -116,5 +130,6 @@ func (Decide) decision()  {}
 func (Follow) decision()  {}
 func (Publish) decision() {}
 func (Retire) decision()  {}
+func (Merge) decision()   {}
 func (End) decision()     {}
 func (Fail) decision()    {}

@@ -17,6 +17,7 @@ type Config struct {
 	Sources int     // tasks that end
 	Last    int64   // epoch of the checkpoint restored, or of genesis
 	Chains  []Chain // what that checkpoint holds
+	Limits  Limits  // of chains; zero: the defaults
 }
 
 // Machine is one run's epochs. It belongs to one goroutine.
@@ -27,6 +28,8 @@ type Machine struct {
 	open           *open // its barrier is out
 	ended          map[string]bool
 	retiring       int
+	limits         Limits
+	merging        string // step whose chain is being merged
 
 	wish bool // a barrier is to be emitted as soon as none is out
 	hold bool // the sources are held
@@ -63,8 +66,11 @@ type open struct {
 
 // New returns a Machine that waits for its first event.
 func New(c Config) *Machine {
+	if c.Limits == (Limits{}) {
+		c.Limits = DefaultLimits()
+	}
 	m := &Machine{tasks: c.Tasks, sources: c.Sources, last: c.Last,
-		chains: map[string]chain{}, ended: map[string]bool{}}
+		chains: map[string]chain{}, ended: map[string]bool{}, limits: c.Limits}
 	for _, ch := range c.Chains {
 		m.chains[ch.Step] = chain{Chain: ch}
 	}
@@ -113,6 +119,10 @@ func (m *Machine) take(e Event) ([]Decision, error) {
 		if m.retiring--; m.retiring < 0 {
 			return nil, fmt.Errorf("epoch %d was retired without being asked to", e.Epoch)
 		}
+	case Merged:
+		return nil, m.merged(e)
+	case Unmerged:
+		m.merging = ""
 	case Failed:
 		return nil, fmt.Errorf("%s", e.Reason)
 	default:
@@ -224,7 +234,7 @@ func (m *Machine) committed(o *open) ([]Decision, error) {
 	if o.final || o.finished {
 		m.done, m.fin = true, o.finished
 	}
-	return []Decision{Publish{o.n}, Retire{o.n}}, nil
+	return append([]Decision{Publish{o.n}, Retire{o.n}}, m.merges()...), nil
 }
 
 func (m *Machine) holdSources() []Decision {

@@ -24,7 +24,8 @@ var update = flag.Bool("update", false, "rewrite the scripts in testdata; review
 //	    write 5 a/0
 //
 // A chain is STEP/ENTRIES/LIVE/PARTS, optionally with /rewrite; what was saved
-// is STEP/full or delta/ENTRIES/LIVE.
+// is STEP/full or delta/ENTRIES/LIVE. What was merged is STEP, its parts, what
+// they became, its entries, and what they became.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -101,6 +102,9 @@ func parseConfig(args []string) (c Config, err error) {
 			c.Sources = int(n)
 		case "last":
 			c.Last = n
+		case "merge-above":
+			c.Limits = DefaultLimits()
+			c.Limits.MergeAbove = n
 		default:
 			return c, fmt.Errorf("what is %q?", a)
 		}
@@ -143,6 +147,10 @@ func parseEvent(f []string) (Event, error) {
 		return Followed{n()}, nil
 	case "retired":
 		return Retired{n()}, nil
+	case "merged":
+		return Merged{Step: f[1], Parts: int(num(f[2])), Into: int(num(f[3])), Entries: num(f[4]), Holds: num(f[5])}, nil
+	case "unmerged":
+		return Unmerged{f[1]}, nil
 	case "acked":
 		a := Acked{Epoch: n(), Task: f[2]}
 		for _, s := range f[3:] {
@@ -187,6 +195,8 @@ func show(d Decision) string {
 		return fmt.Sprintf("publish %d", d.Epoch)
 	case Retire:
 		return fmt.Sprintf("retire %d", d.Epoch)
+	case Merge:
+		return "merge " + d.Step
 	case End:
 		if d.Finished {
 			return "end finished"

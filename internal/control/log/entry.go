@@ -75,13 +75,20 @@ type Manifest struct {
 	Epoch       int64  `json:"epoch"`
 	Parent      ID     `json:"parent"` // zero for the checkpoint before the first record
 	Finished    bool   `json:"finished"`
+	Empty       bool   `json:"empty"` // it notes where splits begin, or is a rollback: nothing was prepared for it
 	KeyGroups   int    `json:"keyGroups"`
+	// Content is set after a rollback: the checkpoint whose splits and steps these
+	// are. Zero otherwise.
+	Content ID `json:"content"`
 
 	Splits   []data.SplitState `json:"splits"`
 	Steps    []Step            `json:"steps"`
 	Segments []Segment         `json:"segments"` // every one that Steps refers to
-	Staged   map[string][]byte `json:"staged"`   // by participant name
-	At       time.Time         `json:"at"`
+	// What participants want to have kept, by their names: small pieces here,
+	// and large ones in a file each.
+	Staged  map[string][]byte  `json:"staged"`
+	Outputs map[string]Segment `json:"outputs"`
+	At      time.Time          `json:"at"`
 }
 
 // Step is the state of one step.
@@ -103,7 +110,7 @@ type PartRef struct {
 	Entries int64  `json:"entries"`
 }
 
-// Segment is a segment file.
+// Segment is a segment file, or an output log.
 type Segment struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`   // bytes, of the whole file
@@ -119,7 +126,13 @@ type Retire struct {
 	// Gone are the slots that retire entries among Slots explained: this entry
 	// takes that over.
 	Gone  []Span   `json:"gone"`
-	Blobs []string `json:"blobs"` // segment files
+	Blobs []string `json:"blobs"` // segments and output logs
+	// Settled is a checkpoint that every ledger had come to when the entry was
+	// written: those of the sinks of the start that it was made under, and
+	// those of the sinks of this incarnation.
+	Settled ID `json:"settled"`
+	// Cut are removed checkpoints whose ancestors stay: the chain goes on there.
+	Cut []Cut `json:"cut"`
 }
 
 // IsZero reports whether there is nothing to delete.
@@ -264,9 +277,14 @@ func (m *Manifest) check(slot int64) error {
 	if !m.Parent.IsZero() && m.Parent.Slot >= slot {
 		return fmt.Errorf("a parent in slot %d, which isn't before slot %d", m.Parent.Slot, slot)
 	}
+	for party, o := range m.Outputs {
+		if err := o.check(OutputPrefix); err != nil {
+			return fmt.Errorf("what is kept for %s: %w", party, err)
+		}
+	}
 	size := make(map[string]int64, len(m.Segments))
 	for _, s := range m.Segments {
-		if err := s.check(); err != nil {
+		if err := s.check(SegmentPrefix); err != nil {
 			return err
 		}
 		if _, ok := size[s.Name]; ok {
@@ -306,9 +324,17 @@ func (r *Retire) check(slot int64) error {
 		}
 	}
 	for _, name := range r.Blobs {
-		if _, ok := segmentIncarnation(name); !ok {
-			return fmt.Errorf("a retire entry that lists %q, which is no segment", name)
+		if _, ok := blobIncarnation(name); !ok {
+			return fmt.Errorf("a retire entry that lists %q, which is neither segment nor output log", name)
 		}
+	}
+	for _, c := range r.Cut {
+		if c.ID.Slot >= slot || c.Parent.Slot >= c.ID.Slot || c.Parent.IsZero() {
+			return fmt.Errorf("a retire entry of slot %d that cuts slot %d out behind slot %d", slot, c.ID.Slot, c.Parent.Slot)
+		}
+	}
+	if r.Settled.Slot >= slot {
+		return fmt.Errorf("a retire entry that calls slot %d settled, which isn't before slot %d", r.Settled.Slot, slot)
 	}
 	return nil
 }

@@ -211,6 +211,9 @@ func (l *Log) fits(e Entry) error {
 		}
 		if b.Checkpoint != nil && !gone.cover(b.Slot, b.Slot) {
 			b.Checkpoint.segments(needed)
+			if b.Slot > e.Retire.Settled.Slot { // a follower may have to be rolled forward to it
+				b.Checkpoint.outputs(needed)
+			}
 		}
 	}
 	for _, name := range e.Retire.Blobs {

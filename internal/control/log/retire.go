@@ -7,7 +7,8 @@ import (
 )
 
 // Chain walks from the checkpoint id to its parents and returns their ids,
-// newest first, as far as they are in the log and not retired. It is nil where
+// newest first, as far as they are in the log and not retired. It steps over those
+// that were removed by hand. It is nil where
 // id itself isn't: then the ledger that named it belongs to another store, or
 // to another state of this one.
 func Chain(entries []Entry, id ID) []ID {
@@ -19,20 +20,24 @@ func Chain(entries []Entry, id ID) []ID {
 		}
 	}
 	var chain []ID
+	removed := cuts(entries)
 	for m := at[id]; m != nil; m = at[id] {
 		chain = append(chain, id)
 		if m.Parent.Slot >= id.Slot {
 			break // no such log opens; but this must end
 		}
-		id = m.Parent
+		// A cut leads to an older slot: no other entry can be read.
+		for id = m.Parent; at[id] == nil && !removed[id].IsZero(); id = removed[id] {
+		}
 	}
 	return chain
 }
 
 // Retirement says what may be deleted, and decides it from its arguments
 // alone: the log's entries, what the ledgers name (read after fencing), how
-// many checkpoints to keep, our own incarnation, and the segments that the
-// store lists. The result is appended as an entry and only then swept.
+// many checkpoints to keep, our own incarnation, and the segments and output
+// logs that the store lists. The result is appended as an entry and only then
+// swept.
 //
 // It keeps
 //   - of the chain that ends at the newest checkpoint that a ledger names: the
@@ -40,9 +45,12 @@ func Chain(entries []Entry, id ID) []ID {
 //     ledger names, so that the chain between two ledgers stays whole,
 //   - every checkpoint off that chain of our own incarnation (it may be about
 //     to be decided) or of a newer one (it isn't ours to judge),
-//   - every segment that one of these refers to, and every segment that no
-//     manifest has named yet unless its incarnation is lower than ours: it may
-//     belong to a checkpoint on its way,
+//   - every segment that one of these refers to,
+//   - the output logs of these that are newer than a checkpoint that a ledger
+//     names: its participant is to be rolled forward. Once every ledger has
+//     confirmed a checkpoint, the output logs up to it go, kept or not,
+//   - every file that no manifest has named yet unless its incarnation is lower
+//     than ours: it may belong to a checkpoint on its way,
 //   - every start entry.
 //
 // It gives nothing away when it can't tell the chain: no ledger names a
@@ -58,44 +66,50 @@ func Chain(entries []Entry, id ID) []ID {
 //
 // A retire entry costs a synced write. A caller that lets a few checkpoints
 // more than keep gather before it asks again loses nothing by it.
-func Retirement(entries []Entry, named []ID, keep int, incarnation int64, segs []string) Retire {
+func Retirement(entries []Entry, named []ID, keep int, incarnation int64, files []string) Retire {
 	chain := chainOf(entries, named)
 	if chain == nil {
 		return Retire{}
 	}
-	kept := max(keep, 1)
+	oldest := 0 // that a ledger names, by its place in the chain
 	for _, id := range named {
-		kept = max(kept, slices.Index(chain, id)+1)
+		oldest = max(oldest, slices.Index(chain, id))
 	}
+	kept := max(keep, oldest+1, 1)
 	gone := retired(entries)
 	r := Retire{Incarnation: incarnation}
 	needed, freed := map[string]bool{}, map[string]bool{}
+	done := map[string]bool{} // files that go if they are still there
 	for _, e := range entries {
+		if e.Retire != nil {
+			for _, name := range e.Retire.Blobs {
+				done[name] = true
+			}
+		}
 		m := e.Checkpoint
 		if m == nil {
 			continue
 		}
-		keeps := m.Incarnation >= incarnation
+		keeps, confirmed := m.Incarnation >= incarnation, false
 		if i := slices.Index(chain, e.ID); i >= 0 {
-			keeps = i < kept
+			keeps, confirmed = i < kept, i >= oldest
 		}
-		if keeps && !gone.cover(e.Slot, e.Slot) {
+		keeps = keeps && !gone.cover(e.Slot, e.Slot)
+		if keeps && !confirmed {
+			m.outputs(needed)
+		} else {
+			m.outputs(done)
+		}
+		if keeps {
 			m.segments(needed)
 			continue
 		}
 		r.Slots = append(r.Slots, e.Slot)
 		m.segments(freed)
 	}
-	listed := map[string]bool{}
-	for _, e := range entries {
-		if e.Retire != nil {
-			for _, name := range e.Retire.Blobs {
-				listed[name] = true
-			}
-		}
-	}
-	for _, name := range segs {
-		if n, ok := segmentIncarnation(name); ok && (n < incarnation || listed[name]) {
+	for _, name := range files {
+		// An output log of a checkpoint that stays is listed as long as it is there.
+		if n, ok := blobIncarnation(name); ok && (n < incarnation || done[name]) {
 			freed[name] = true
 		}
 	}
@@ -112,6 +126,7 @@ func Retirement(entries []Entry, named []ID, keep int, incarnation int64, segs [
 	}
 	slices.Sort(r.Slots)
 	r.Gone = gone
+	r.Cut = keepCuts(entries, func(e Entry) bool { return !slices.Contains(r.Slots, e.Slot) })
 	return r
 }
 
@@ -140,6 +155,26 @@ func (m *Manifest) segments(to map[string]bool) {
 			to[p.Segment] = true
 		}
 	}
+}
+
+// outputs adds the names of all output logs that m refers to.
+func (m *Manifest) outputs(to map[string]bool) {
+	for _, o := range m.Outputs {
+		to[o.Name] = true
+	}
+}
+
+// Settled reports whether a retire entry says that every ledger of the sinks
+// under whose start a checkpoint was made names it.
+func Settled(entries []Entry, id ID) bool {
+	return !id.IsZero() && slices.ContainsFunc(entries, func(e Entry) bool { return e.Retire != nil && e.Retire.Settled == id })
+}
+
+// Standing returns the entries without those that a retire entry among them lists,
+// although their files may still be there.
+func Standing(entries []Entry) []Entry {
+	gone := retired(entries)
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return gone.cover(e.Slot, e.Slot) })
 }
 
 // spans is a set of slots: sorted, and neither overlapping nor touching.

@@ -45,10 +45,14 @@ func SegmentName(incarnation, epoch int64, task, nonce string) string {
 	return fmt.Sprintf("%s%d-%d-%s-%s", SegmentPrefix, incarnation, epoch, strings.ReplaceAll(task, "/", "-"), nonce)
 }
 
-// segmentIncarnation returns the incarnation that a segment's name holds; ok
-// is false where the name isn't one that SegmentName makes.
-func segmentIncarnation(name string) (n int64, ok bool) {
+// blobIncarnation returns the incarnation that the name of a segment or of an
+// output log holds; ok is false where the name isn't one that SegmentName or
+// OutputName makes.
+func blobIncarnation(name string) (n int64, ok bool) {
 	rest, ok := strings.CutPrefix(name, SegmentPrefix)
+	if !ok {
+		rest, ok = strings.CutPrefix(name, OutputPrefix)
+	}
 	if !ok {
 		return 0, false
 	}
@@ -65,9 +69,10 @@ func segmentIncarnation(name string) (n int64, ok bool) {
 	return int64(u), err == nil && u >= 1
 }
 
-func (s Segment) check() error {
-	if _, ok := segmentIncarnation(s.Name); !ok {
-		return fmt.Errorf("%q is no name of a segment", s.Name)
+// check looks at a file that is named in the folder prefix.
+func (s Segment) check(prefix string) error {
+	if _, ok := blobIncarnation(s.Name); !ok || !strings.HasPrefix(s.Name, prefix) {
+		return fmt.Errorf("%q is no name of a file in %s", s.Name, prefix)
 	}
 	if sum, err := hex.DecodeString(s.SHA256); err != nil || len(sum) != sha256.Size {
 		return fmt.Errorf("segment %s has no SHA-256 but %q", s.Name, s.SHA256)
@@ -87,7 +92,7 @@ func (s Segment) check() error {
 func WriteSegment(b sys.Blobs, name string, parts []data.Part) (Segment, []PartRef, error) {
 	w := &segmentWriter{name: name, parts: parts, refs: make([]PartRef, len(parts))}
 	defer func() { w.release(len(parts)) }()
-	if _, ok := segmentIncarnation(name); !ok {
+	if _, ok := blobIncarnation(name); !ok {
 		return Segment{}, nil, fmt.Errorf("write segment: %q is no name of a segment", name)
 	}
 	entries := 0
@@ -159,7 +164,8 @@ func (w *segmentWriter) write(out io.Writer) error {
 			if n == 0 {
 				return fmt.Errorf("encode step %q: %d entries made no bytes", info.Step, info.Entries)
 			}
-			w.refs[i] = PartRef{Segment: w.name, Off: off, Len: n, Entries: int64(info.Entries)}
+			// A merge knows how much it holds when it is done.
+			w.refs[i] = PartRef{Segment: w.name, Off: off, Len: n, Entries: int64(p.Info().Entries)}
 		}
 		w.release(i + 1) // its memory serves the next epoch while this one is synced
 	}
@@ -196,6 +202,11 @@ func segmentHeader() []byte {
 // size and checksum have proved to be those of the manifest. where is what
 // errors call the store. A missing or differing file is a *CorruptError.
 func ReadSegment(b sys.Blobs, where string, s Segment) ([]byte, error) {
+	return readFile(b, where, s, segmentHeader(), "a segment")
+}
+
+// readFile is ReadSegment for any file with a header.
+func readFile(b sys.Blobs, where string, s Segment, header []byte, what string) ([]byte, error) {
 	file := fileName(where, s.Name)
 	got, err := b.Get(s.Name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,9 +222,9 @@ func ReadSegment(b sys.Blobs, where string, s Segment) ([]byte, error) {
 			Found: fmt.Sprintf("%d bytes with SHA-256 %s", len(got), found), Hint: hintRestore}
 	}
 	// The checksum holds, so what follows can only be another version's file.
-	if !bytes.HasPrefix(got, segmentHeader()) {
-		return nil, &CorruptError{File: file, Expected: fmt.Sprintf("a segment of version %d, which begins with %q", segmentVersion, segmentMagic),
-			Found: fmt.Sprintf("%q", got[:min(len(got), segmentHead)]), Hint: hintNewer}
+	if !bytes.HasPrefix(got, header) {
+		return nil, &CorruptError{File: file, Expected: fmt.Sprintf("%s of version %d, which begins with %q", what,
+			binary.LittleEndian.Uint32(header[8:]), header[:8]), Found: fmt.Sprintf("%q", got[:min(len(got), len(header))]), Hint: hintNewer}
 	}
 	return got, nil
 }

@@ -356,13 +356,13 @@ func TestSegmentName(t *testing.T) {
 		t.Errorf("got %s", name)
 	}
 	for s, want := range map[string]int64{name: 17, "seg/1-": 1} {
-		if n, ok := segmentIncarnation(s); !ok || n != want {
+		if n, ok := blobIncarnation(s); !ok || n != want {
 			t.Errorf("%q: got %d, %v, want %d", s, n, ok, want)
 		}
 	}
 	for _, s := range []string{"", "seg/", "seg/x-1", "seg/17", "seg/-1-2", "seg/+1-2", "seg/0-1", "seg/1-2/3", "seg/1-\x00", "log/1-2",
 		"seg/99999999999999999999-1", SegmentName(1, 2, "a b/0", "n")} {
-		if n, ok := segmentIncarnation(s); ok {
+		if n, ok := blobIncarnation(s); ok {
 			t.Errorf("%q is taken for incarnation %d", s, n)
 		}
 	}

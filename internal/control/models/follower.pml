@@ -144,8 +144,9 @@ proctype Incarnation(byte me) { byte base, one, two, at, phase, k, j;
 #endif
   :: phase == FOLLOWING && f_answer[me] == REFUSED -> goto out
   :: phase == FOLLOWING && f_answer[me] == DONE -> f_answer[me] = 0; phase = FOLLOWED
-  :: phase == FOLLOWED -> d_step {                       /* both ledgers name it: retire what is older */
+  :: phase == FOLLOWED -> d_step {                       /* both ledgers name it: retire what is older, and its output log */
        for (k : 0 .. one-1) { if :: owner[k] <= me -> stored[k] = false; outlog[k] = false :: else fi }
+       outlog[one] = false;
        k = 0; base = one; one = two; two = 0; phase = RUNNING }
   :: me < INCS -> goto out                               /* a crash; what it sent stays in flight */
   :: phase == RUNNING && one == 0 && at == N -> finished = true; break
