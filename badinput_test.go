@@ -274,7 +274,7 @@ func TestSinkThatFailsIsNotBadInput(t *testing.T) {
 	full := errors.New("the receiver is full")
 	job := weir.NewJob("sink")
 	job.From("in", weir.Slice(1, 2, 3)).To("out", &refusing{err: full})
-	err := job.Run(t.Context(), weir.StateDir(t.TempDir()))
+	err := job.Run(t.Context(), weir.StateDir(t.TempDir()), weir.Restarts(0))
 	if !errors.Is(err, full) || errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "step out") {
 		t.Errorf("%v: want the sink's error with its step, and not ErrInput", err)
 	}

@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,10 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/weirstream/weir"
 	"github.com/weirstream/weir/connector/sqlite"
+	"github.com/weirstream/weir/internal/control/epoch"
 	"github.com/weirstream/weir/internal/sim"
 	"github.com/weirstream/weir/internal/sys"
 	"github.com/weirstream/weir/window"
@@ -33,8 +35,10 @@ import (
 type hitJob struct {
 	name   string
 	eager  bool    // the store decides; otherwise the database does
+	pair   bool    // the totals are in a database of their own, which follows
 	splits [][]hit // the input
 	tasks  int     // of the life that is crashed
+	merge  bool    // chains are merged in the background as soon as they can be
 	later  int     // of the lives after it
 	seed   uint64  // of the input and of what is sampled
 	dir    string  // for databases
@@ -61,6 +65,8 @@ func hitJobs(t *testing.T) []*hitJob {
 		{name: "transactional/2 tasks", splits: hits(seed+1, 2, 60), tasks: 2, later: 3},
 		{name: "eager/1 task", eager: true, splits: hits(seed+2, 1, 80), tasks: 1, later: 3},
 		{name: "eager/2 tasks", eager: true, splits: hits(seed+3, 2, 60), tasks: 2, later: 1},
+		{name: "pair/2 tasks", pair: true, splits: hits(seed+5, 1, 80), tasks: 2, later: 1},
+		{name: "merging/2 tasks", merge: true, splits: hits(seed+4, 1, 80), tasks: 2, later: 1},
 	}
 	for i, j := range jobs {
 		j.seed, j.dir, j.counts = seed+uint64(i), t.TempDir(), &tally{}
@@ -100,6 +106,10 @@ func (j *hitJob) declare(db string) *weir.Job {
 			return hitMinuteRow{r.Key, r.Start.Format(time.RFC3339), r.Value}
 		}).
 		To("ad-minute", minutes)
+	if j.pair {
+		ads.Count("per-ad", emit...).Map(wide).To("ad-total", sqlite.Upsert[hitWideRow](other(db), "ad_total", "ad_id"))
+		return job
+	}
 	ads.Count("per-ad", emit...).
 		Map(func(p weir.Pair[string, int64]) hitTotalRow { return hitTotalRow{p.Key, p.Value} }).
 		To("ad-total", totals)
@@ -111,17 +121,38 @@ type life struct {
 	m           *sim.Machine
 	db          string
 	tasks       int
-	started     *weir.Started // nil: it didn't get to its first record
-	effects     int           // until then
+	started     *weir.Started    // nil: it didn't get to its first record
+	effects     int              // until then
+	begun       map[string]int64 // of a pair: the tables then
+	beginErr    error
 	checkpoints []weir.Checkpoint
 	onCheck     func(weir.Checkpoint) // may be nil
+	restarts    int                   // in place; 0: a run ends with its first error
+	retain      int                   // 0: hitRetain
+	clock       sys.Clock             // nil: the wall clock
+	onStart     func(weir.Started)    // may be nil
 }
 
 // run runs the job to its end, and returns with nothing of it left running.
 func (j *hitJob) run(ctx context.Context, l *life) error {
-	return j.declare(l.db).Run(sys.With(ctx, l.m.Env()), weir.StateDir("state"), weir.EveryRecords(hitEvery), weir.Retain(hitRetain),
+	limits := epoch.Limits{}
+	if j.merge {
+		limits = epoch.Limits{Slack: 1, Parts: 2}
+	}
+	env := l.m.Env()
+	if l.clock != nil {
+		env.Clock = l.clock
+	}
+	return j.declare(l.db).Run(sys.With(ctx, env), weir.ChainLimits(limits), weir.StateDir("state"), weir.EveryRecords(hitEvery),
+		weir.Retain(cmp.Or(l.retain, hitRetain)), weir.Restarts(l.restarts),
 		weir.Parallelism(l.tasks), weir.OnStart(func(s weir.Started) {
 			l.started, l.effects = &s, l.m.Effects()
+			if j.pair {
+				l.begun, l.beginErr = readTables(l.db)
+			}
+			if l.onStart != nil {
+				l.onStart(s)
+			}
 		}), weir.OnCheckpoint(func(c weir.Checkpoint) {
 			l.checkpoints = append(l.checkpoints, c)
 			if l.onCheck != nil {
@@ -161,8 +192,10 @@ func (j *hitJob) agrees(l *life, found map[string]int64) error {
 		return fmt.Errorf("a first start at %v", upTo)
 	case j.eager:
 		return between(found, committed, j.final)
+	case j.pair:
+		return errors.Join(l.beginErr, follows(found, l.begun, committed))
 	case !maps.Equal(found, committed):
-		return fmt.Errorf("positions are %v, and the tables aren't (-want +got):\n%s", upTo, cmp.Diff(committed, found))
+		return fmt.Errorf("positions are %v, and the tables aren't (-want +got):\n%s", upTo, gocmp.Diff(committed, found))
 	}
 	return nil
 }

@@ -125,33 +125,43 @@ func reached(splits [][]hit, positions []weir.Position) ([]int, error) {
 	return upTo, nil
 }
 
-// readTables reads both tables; what isn't there yet is empty.
-func readTables(path string) (rows map[string]int64, err error) {
-	rows = map[string]int64{}
+// readTables reads both tables, of one database or of two; what isn't there yet
+// is empty.
+func readTables(path string) (map[string]int64, error) {
+	rows := map[string]int64{}
+	return rows, errors.Join(readDatabase(path, rows), readDatabase(other(path), rows))
+}
+
+func readDatabase(path string, rows map[string]int64) error {
+	return readDatabaseWith(path, map[string]string{
+		"ad_minute": `SELECT 'minute ' || ad_id || ' ' || minute, clicks FROM ad_minute`,
+		"ad_total":  `SELECT 'total ' || ad_id, clicks FROM ad_total`,
+	}, rows)
+}
+
+// readDatabaseWith makes a query of each table that is there.
+func readDatabaseWith(path string, queries map[string]string, rows map[string]int64) (err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return rows, nil
+		return nil
 	}
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	for table, query := range map[string]string{
-		"ad_minute": `SELECT 'minute ' || ad_id || ' ' || minute, clicks FROM ad_minute`,
-		"ad_total":  `SELECT 'total ' || ad_id, clicks FROM ad_total`,
-	} {
+	for table, query := range queries {
 		var n int
 		if err := db.QueryRowContext(context.Background(), `SELECT count(*) FROM sqlite_schema WHERE name = ?`, table).Scan(&n); err != nil {
-			return nil, err
+			return err
 		}
 		if n == 0 {
 			continue
 		}
 		if err := readTable(db, query, rows); err != nil {
-			return nil, fmt.Errorf("read %s: %w", table, err)
+			return fmt.Errorf("read %s: %w", table, err)
 		}
 	}
-	return rows, nil
+	return nil
 }
 
 func readTable(db *sql.DB, query string, to map[string]int64) (err error) {
@@ -204,7 +214,7 @@ type saved map[string][]byte
 
 func saveDatabase(path string) (saved, error) {
 	s := saved{}
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for _, suffix := range databaseFiles {
 		b, err := os.ReadFile(path + suffix)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -219,7 +229,7 @@ func saveDatabase(path string) (saved, error) {
 
 // restore puts a database back in its old place, which is part of its name.
 func (s saved) restore(path string) error {
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for _, suffix := range databaseFiles {
 		err := os.Remove(path + suffix)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil

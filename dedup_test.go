@@ -2,11 +2,13 @@ package weir_test
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/weirstream/weir"
+	"github.com/weirstream/weir/internal/control/epoch"
 )
 
 // mark is an id seen at a time, in seconds after noon.
@@ -84,12 +86,20 @@ func TestAdmitBoundary(t *testing.T) {
 }
 
 // TestDedupForgets: with many ids and a time-to-live of a minute, what is kept
-// and what a checkpoint writes don't grow with the input, and a quiet end
-// leaves next to nothing.
+// and what a checkpoint writes don't grow with the input, whether new bases are
+// written at barriers or made in the background.
 func TestDedupForgets(t *testing.T) {
 	const n = 300_000 // a thousand a second of event time, five minutes
-	for _, p := range []int{1, 3} {
-		t.Run(fmt.Sprint("parallelism ", p), func(t *testing.T) {
+	for _, c := range []struct {
+		p     int
+		merge bool
+	}{{1, false}, {3, false}, {3, true}} {
+		p := c.p
+		limits := epoch.DefaultLimits()
+		if limits.MergeAbove = 1 << 40; c.merge {
+			limits.MergeAbove = 1
+		}
+		t.Run(fmt.Sprintf("parallelism %d, merge %v", p, c.merge), func(t *testing.T) {
 			passed := new(gathered[int64])
 			job := weir.NewJob("forgets")
 			job.From("in", weir.Generate(n, func(i int64) event { return event{N: i, At: noon + i} }), weir.EventTime(eventTime, 0)).
@@ -99,18 +109,23 @@ func TestDedupForgets(t *testing.T) {
 				Map(func(e event) int64 { return e.N }).To("out", passed.sink())
 			var full []int64
 			dir := t.TempDir()
-			mustRun(t, job, weir.Parallelism(p), weir.EveryRecords(n/15), weir.StateDir(dir), weir.OnCheckpoint(func(c weir.Checkpoint) {
-				if slices.Contains(c.Full, "seen") {
-					full = append(full, c.Bytes)
-				}
-			}))
+			var log lines
+			mustRun(t, job, weir.Parallelism(p), weir.EveryRecords(n/15), weir.StateDir(dir), weir.ChainLimits(limits),
+				weir.Logger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))), weir.OnCheckpoint(func(c weir.Checkpoint) {
+					if slices.Contains(c.Full, "seen") {
+						full = append(full, c.Bytes)
+					}
+				}))
 			if len(passed.all()) != n/10_000 {
 				t.Errorf("%d of %d passed the filter", len(passed.all()), n/10_000)
 			}
 			// 61,000 ids are alive at a time, of 16 bytes each. When the first new
 			// base is due, a table that forgets nothing holds 160,000 of them.
 			const most = 80_000 * 16
-			if len(full) < 1 || slices.Max(full) > most {
+			if merges := log.count("msg=merged"); c.merge != (merges > 0) {
+				t.Errorf("%d merges", merges)
+			}
+			if !c.merge && len(full) < 1 || len(full) > 0 && slices.Max(full) > most {
 				t.Errorf("full checkpoints of %d bytes, want one at least, and none above %d", full, most)
 			}
 			var restored int64

@@ -28,5 +28,5 @@
 // gives the same result, nothing outside is changed, records aren't modified.
 // They are called from several goroutines, each for records of its own. One
 // that can fail goes into a Try form. A panic stops the job and names the step
-// and the input record.
+// and the input record; with [Job.DeadLetters] the record is set aside instead.
 package weir

@@ -18,6 +18,9 @@ var (
 	// ErrInput: an undecodable record, an impossible event time, an error or a
 	// panic of a user function. The text names the record.
 	ErrInput = data.ErrInput
+	// ErrOversized is wrapped by the Err of a Rejected record that is too long for
+	// its source: it is counted apart from those that can't be decoded.
+	ErrOversized = data.ErrOversized
 	// ErrGrown: a finished job was started again and there is more input.
 	ErrGrown = data.ErrGrown
 	// ErrRefused: the state directory, the sinks' ledgers and the job don't
@@ -28,6 +31,9 @@ var (
 	// ErrFenced: a newer incarnation of the job has started. This one has
 	// stopped and can't change anything any more.
 	ErrFenced = control.ErrFenced
+	// ErrStateMemory: state has reached its budget; see StateMemory. The text
+	// says what each step holds, and what helps.
+	ErrStateMemory = data.ErrStateMemory
 	// ErrEnded: a running job was asked for something, and has ended.
 	ErrEnded = control.ErrEnded
 	// ErrLocked: another process runs the job in this state directory.

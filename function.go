@@ -16,7 +16,7 @@ import (
 // Each task calls f from its own goroutine, so f runs concurrently with itself
 // where the job has more than one. A step before it waits while f runs. An
 // error from f stops the job, and the record is handed to f again after the
-// next start.
+// next start; it isn't the record's fault. A panic of f is: see [Job.DeadLetters].
 func Each[T any](f func(T) error) Sink[T] {
 	s := &functionSink[T]{write: func(recs []T, at *int) error {
 		for i := range recs {
@@ -56,12 +56,20 @@ func printSink[T any](target string, w io.Writer, format func(T) string) Sink[T]
 			return nil
 		}
 		var lines []byte
+		whole := false
+		defer func() {
+			if !whole { // format has panicked, and the records before that one count as written
+				_ = out.print(lines) // the next call says if it failed
+			}
+		}()
 		for i := range recs {
 			*at = i
 			lines = append(append(lines, format(recs[i])...), '\n')
 		}
+		whole = true
 		return out.print(lines)
 	}}
+	s.out = out
 	s.spec = atLeastOnce(target, "each line is written at least once; after a crash the lines since the last checkpoint are written again",
 		"a reader that can tell a repeated line")
 	if w == nil || format == nil {
@@ -71,17 +79,41 @@ func printSink[T any](target string, w io.Writer, format func(T) string) Sink[T]
 }
 
 type printer struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu  sync.Mutex
+	w   io.Writer
+	err error // the first one: nothing is written after it
 }
 
 func (p *printer) print(b []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, err := p.w.Write(b); err != nil {
-		return fmt.Errorf("write lines: %w", err)
+	if p.err != nil {
+		return p.err
 	}
-	return nil
+	if _, err := p.w.Write(b); err != nil {
+		p.err = fmt.Errorf("write lines: %w", err)
+	}
+	return p.err
+}
+
+// begin forgets what went wrong in an earlier run. Without a printer it does
+// nothing, and neither does failed.
+func (p *printer) begin() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = nil
+}
+
+func (p *printer) failed() error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
 }
 
 func atLeastOnce(target, readers, needs string) SinkSpec {
@@ -94,6 +126,7 @@ type functionSink[T any] struct {
 	spec  SinkSpec
 	write func(recs []T, at *int) error // at: which one it is at
 	err   error                         // of the declaration
+	out   *printer                      // nil: of another function
 }
 
 // functionWriter is the sink in one task.
@@ -103,7 +136,9 @@ type functionWriter[T any] struct {
 }
 
 func (w *functionWriter[T]) Write(recs []T, _ []int64) error { return w.s.write(recs, &w.at) }
-func (w *functionWriter[T]) Seal(int64) error                { return nil }
+func (w *functionWriter[T]) Seal(int64) error {
+	return w.s.out.failed()
+}
 
 // At is the index of the record that the function was given last, in the batch
 // of the last Write.
@@ -115,6 +150,7 @@ func (s *functionSink[T]) Check() error { return s.err }
 func (s *functionSink[T]) Spec() SinkSpec { return s.spec }
 
 func (s *functionSink[T]) Connect(_ context.Context, sinks []string) (Participant, error) {
+	s.out.begin()
 	return ledgerless{sinks}, s.err
 }
 

@@ -16,12 +16,16 @@ type Job struct {
 	sinks   []*sinkStep
 	splits  []splitLister
 	notify  []notifier
+	dead    *deadLetters // nil: not asked for
+	aliases []alias
+	unfits  []error // of connectors, each a stepError
 }
 
 // splitLister lists the splits of a source.
 type splitLister struct {
 	source string
 	list   func(context.Context) ([]string, error)
+	grows  func() bool // there may come more
 }
 
 // NewJob returns an empty job. The name is the job's identity: its state
@@ -52,12 +56,37 @@ func (j *Job) fail(step string, err error) {
 	j.errs = append(j.errs, fmt.Errorf("step %s: %w", step, err))
 }
 
+// unfit remembers what a connector says is wrong with how it is declared.
+func (j *Job) unfit(step string, err error) {
+	if err != nil {
+		j.unfits = append(j.unfits, stepError{step, err})
+	}
+}
+
+// stepError is an error of declaration of a connector's.
+type stepError struct {
+	step string
+	err  error
+}
+
+func (e stepError) Error() string { return fmt.Sprintf("step %s: %v", e.step, e.err) }
+func (e stepError) Unwrap() error { return e.err }
+
 // need remembers that an argument is nil, and reports whether it is.
 func (j *Job) need(step, what string, missing bool) bool {
 	if missing {
 		j.fail(step, fmt.Errorf("its %s is nil", what))
 	}
 	return missing
+}
+
+// ids are the steps' ids, as the user gave them, by their numbers.
+func (j *Job) ids() []string {
+	out := make([]string, len(j.graph.Nodes))
+	for i, n := range j.graph.Nodes {
+		out[i] = n.ID
+	}
+	return out
 }
 
 // steps names the declared steps for error messages.

@@ -154,9 +154,7 @@ func (k *Keyed[K, T]) Distinct(id string, ttl time.Duration, opts ...DistinctOpt
 		func(b *build, at data.At, next data.Out[T]) (data.Op[K, T], data.Marker) {
 			c := data.DistinctConfig[K, T]{ID: id, Key: k.kind, Value: value, Older: older,
 				TTL: int64(ttl), Admit: int64(b.admit(d.node))}
-			if d.late != nil {
-				c.Late = d.late.lower(b, at.Task)
-			}
+			c.Late = late(b, d.late, at)
 			if d.repeats != nil {
 				c.Repeat = d.repeats.lower(b, at.Task)
 			}

@@ -8,7 +8,6 @@ import (
 	"github.com/weirstream/weir/internal/control"
 	"github.com/weirstream/weir/internal/control/log"
 	"github.com/weirstream/weir/internal/data"
-	"github.com/weirstream/weir/internal/plan"
 )
 
 // build is one lowering of a job: typed handles in, tasks out.
@@ -41,7 +40,7 @@ func (s *sinkStep) participant() string {
 	if s.spec.Participant != "" {
 		return s.spec.Participant
 	}
-	return "sink " + s.id
+	return control.Alone(s.id)
 }
 
 // participants groups the sinks by what they share.
@@ -64,6 +63,9 @@ func (j *Job) participants() []control.Sinks {
 			}
 		}
 		out[i].IDs = append(out[i].IDs, s.id)
+		if s.spec.Appends {
+			out[i].Appends = append(out[i].Appends, s.id)
+		}
 	}
 	return out
 }
@@ -72,7 +74,8 @@ func (j *Job) participants() []control.Sinks {
 func (j *Job) lower(ctx context.Context, conf runConfig, connected []control.Participant) (*data.Run, error) {
 	b := &build{ctx: ctx, conf: conf, job: j, outlets: map[string]any{}, writers: map[string]int{}, merges: map[merging]any{},
 		run: data.NewRun(data.Config{Parallelism: min(conf.parallelism, j.graph.KeyGroups), Groups: j.graph.KeyGroups,
-			BatchLen: conf.batch, ReadLen: min(conf.batch, 256), Names: j.steps()})}
+			BatchLen: conf.batch, ReadLen: min(conf.batch, 256), Names: j.steps(), IDs: j.ids(),
+			StateMemory: conf.stateMemory})}
 	for i, group := range j.participants() {
 		for _, id := range group.IDs {
 			s := j.sink(id)
@@ -83,6 +86,7 @@ func (j *Job) lower(ctx context.Context, conf runConfig, connected []control.Par
 			b.outlets[id] = out
 		}
 	}
+	j.dead.lower(b)
 	for _, open := range j.sources {
 		if err := open(b); err != nil {
 			return nil, err
@@ -100,29 +104,8 @@ func (j *Job) sink(id string) *sinkStep {
 	return nil
 }
 
-// fused reports whether a keyed step runs in the task that feeds it: it must be
-// the only one, on one way only, or the step would count each way for itself.
-func (b *build) fused(node int) bool {
-	return b.run.Parallelism == 1 && len(b.feeds(b.job.graph.Nodes[node].Inputs)) == 1
-}
-
-// feeds lists the tasks, by the node that made them, that a step with these
-// inputs gets records from, once for each way.
-func (b *build) feeds(inputs []int) []int {
-	var out []int
-	for _, i := range inputs {
-		n := b.job.graph.Nodes[i]
-		switch {
-		case n.Op == plan.Source:
-			out = append(out, i)
-		case n.Op.Stateful() && len(b.feeds(n.Inputs)) > 1:
-			out = append(out, i)
-		default:
-			out = append(out, b.feeds(n.Inputs)...)
-		}
-	}
-	return out
-}
+// fused reports whether a keyed step runs in the task that feeds it.
+func (b *build) fused(node int) bool { return b.job.graph.Fused(node, b.run.Parallelism) }
 
 // admit is how far behind a Distinct takes records.
 func (b *build) admit(node int) time.Duration {
@@ -135,12 +118,47 @@ type committer struct{ p Participant }
 
 func (c committer) Fence(ctx context.Context, f control.Fence) (map[string]control.Ledger, error) {
 	ledgers, err := c.p.Fence(ctx, Fence{Job: JobID{Name: f.Job, UUID: f.UUID},
-		By: Incarnation{Number: f.Incarnation, Nonce: f.Nonce}, Create: f.Create, StartOver: f.StartOver})
+		By: Incarnation{Number: f.Incarnation, Nonce: f.Nonce}, Create: f.Create, StartOver: f.StartOver, Former: f.Former})
 	out := make(map[string]control.Ledger, len(ledgers))
 	for sink, l := range ledgers {
 		out[sink] = control.Ledger{Found: l.Found, ID: log.ID(l.ID)}
 	}
 	return out, err
+}
+
+func (c committer) Follow() bool {
+	f, ok := c.p.(Follower)
+	if ok {
+		f.Follow()
+	}
+	return ok
+}
+
+func (c committer) Adopt(ctx context.Context, at log.ID, sinks []control.Adopted) error {
+	a, ok := c.p.(Adopter)
+	if !ok {
+		return fmt.Errorf("%w: sink %s can't be added to a job that has checkpoints, nor get another id: its kind of sink has no way to begin in the middle",
+			ErrRefused, sinks[0].Sink)
+	}
+	adopted := make([]Adopted, len(sinks))
+	for i, s := range sinks {
+		adopted[i] = Adopted(s)
+	}
+	return a.Adopt(ctx, CheckpointID(at), adopted)
+}
+
+func (c committer) Visible(ctx context.Context, id log.ID) error {
+	if r, ok := c.p.(Revealer); ok {
+		return r.Visible(ctx, CheckpointID(id))
+	}
+	return nil
+}
+
+func (c committer) Probe(ctx context.Context) error {
+	if p, ok := c.p.(Prober); ok {
+		return p.Probe(ctx)
+	}
+	return nil
 }
 
 func (c committer) Prepare(ctx context.Context, epoch int64) ([]byte, error) {

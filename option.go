@@ -6,6 +6,9 @@ import (
 	"runtime"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/weirstream/weir/internal/control/epoch"
 	"github.com/weirstream/weir/internal/data"
 )
 
@@ -89,14 +92,21 @@ type runConfig struct {
 	retain      int
 	takeover    bool
 	startOver   bool
+	drop        []string
+	guessed     guesses // none: all parameters are known
+	restarts    int
 	log         *slog.Logger
+	stateMemory int64
+	tracer      trace.Tracer // nil: none
 	onStart     []func(Started)
 	onCheck     []func(Checkpoint)
 	onWait      []func(string)
+	onRestart   []func(Restart)
+	limits      epoch.Limits // of chains of base and deltas; tests make them small
 }
 
 func defaultRun() runConfig {
-	return runConfig{interval: time.Second, parallelism: runtime.GOMAXPROCS(0), batch: data.MaxBatch, retain: 10,
+	return runConfig{interval: time.Second, parallelism: runtime.GOMAXPROCS(0), batch: data.MaxBatch, retain: 10, restarts: 5,
 		log: slog.New(slog.DiscardHandler)}
 }
 
@@ -111,7 +121,9 @@ func (c *runConfig) validate() []error {
 	check(c.every >= 0, "checkpoint every %d records: it can't be negative; 0 means none by count", c.every)
 	check(c.parallelism >= 1 && c.parallelism <= 1024, "parallelism %d: 1 to 1024 tasks a keyed step", c.parallelism)
 	check(c.batch >= 1 && c.batch <= data.MaxBatch, "batch size %d: 1 to %d records", c.batch, data.MaxBatch)
+	check(c.stateMemory >= 0, "state memory of %d bytes: it can't be negative; 0 means no limit", c.stateMemory)
 	check(c.retain >= 1, "retain %d checkpoints: at least 1", c.retain)
+	check(c.restarts >= 0, "%d restarts: it can't be negative; 0 means none", c.restarts)
 	return errs
 }
 
@@ -149,6 +161,23 @@ func BatchSize(n int) RunOption { return runOption(func(c *runConfig) { c.batch 
 // Retain sets how many checkpoints are kept. The default is 10.
 func Retain(n int) RunOption { return runOption(func(c *runConfig) { c.retain = n }) }
 
+// StateMemory sets how many bytes of memory state may take, in all steps
+// together: tables with their indexes and keys, an estimate of what values point
+// to, and the copies that are made for checkpoints. The default is 0: no limit.
+// Reaching it ends the run with ErrStateMemory, before memory is taken where that
+// can be told, and a restore that needs more is refused with it. Batches, the
+// buffers of sinks and what the garbage collector needs on top aren't part of it:
+// leave them half of the machine, or set GOMEMLIMIT.
+func StateMemory(bytes int64) RunOption {
+	return runOption(func(c *runConfig) { c.stateMemory = bytes })
+}
+
+// Tracer makes spans of the path of an epoch: one a start, one a checkpoint with
+// its phases and the calls to sinks below it, one a restart in place. Spans of
+// epochs that failed have the error. There is none of a record. The default is
+// none; a span is handed over when it has ended, with the times that it had.
+func Tracer(t trace.Tracer) RunOption { return runOption(func(c *runConfig) { c.tracer = t }) }
+
 // Takeover starts although another process holds the state directory, and
 // fences that process: from then on it can't change anything.
 func Takeover() RunOption { return runOption(func(c *runConfig) { c.takeover = true }) }
@@ -174,6 +203,30 @@ func OnStart(f func(Started)) RunOption {
 	return runOption(func(c *runConfig) {
 		if f != nil {
 			c.onStart = append(c.onStart, f)
+		}
+	})
+}
+
+// Restarts sets how often in a row the job recovers in place from an error that
+// may pass, before Run returns it. The default is 5; 0: never. A recovery drops
+// everything but what is committed and goes on from the last checkpoint, under a
+// new incarnation; before it the job waits for 1 s, and each time in a row twice
+// as long, at most a minute. An incarnation that has gone on for a minute and has
+// committed a checkpoint begins a new row.
+//
+// Errors that a restart would meet again end the run at once: [ErrInput],
+// [ErrRefused], [ErrGrown], [ErrCorrupt], [ErrFenced], [ErrLocked]. So does one
+// before the first record of the first start, unless it says Temporary() bool. A
+// disk that is full, read-only or reports errors isn't counted: unless n is 0 the
+// job waits for it as long as it takes, which OnWait is told, and goes on.
+func Restarts(n int) RunOption { return runOption(func(c *runConfig) { c.restarts = n }) }
+
+// OnRestart calls f when an incarnation has failed, before the wait for the next
+// one. Nothing of the job runs then.
+func OnRestart(f func(Restart)) RunOption {
+	return runOption(func(c *runConfig) {
+		if f != nil {
+			c.onRestart = append(c.onRestart, f)
 		}
 	})
 }

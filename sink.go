@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+
+	"github.com/weirstream/weir/internal/control/log"
 )
 
 // Kind is what a sink can promise. The guarantee of a job is derived from it
@@ -58,6 +60,13 @@ func (id CheckpointID) String() string {
 	return fmt.Sprintf("%d-%s", id.Slot, hex.EncodeToString(id.Sum[:]))
 }
 
+// ParseCheckpointID is the inverse of String. It takes what String returns and
+// nothing else: a ledger that holds another text wasn't written by a job.
+func ParseCheckpointID(s string) (CheckpointID, error) {
+	id, err := log.ParseID(s)
+	return CheckpointID(id), err
+}
+
 // JobID says which job a ledger belongs to. The name is the user's; the uuid
 // was drawn when the job first started in its state directory.
 type JobID struct{ Name, UUID string }
@@ -76,8 +85,15 @@ type SinkSpec struct {
 	// Participant names what shares one transaction: sinks whose strings are
 	// equal are connected once and commit together. Empty: the sink is alone.
 	Participant string
-	Readers     string   // what a reader of the target sees, one sentence
-	Needs       []string // conditions of that promise
+	// Place tells what the sink writes within its participant, such as the table.
+	// A job that goes on isn't run with another one: what was committed would stay
+	// in the old one. Empty: it isn't compared.
+	Place   string
+	Readers string   // what a reader of the target sees, one sentence
+	Needs   []string // conditions of that promise
+	// Appends: what is written a second time is there twice, as in a log or behind
+	// an increment. A rollback of the job then repeats it.
+	Appends bool
 }
 
 // Sink is where a stream ends. Spec does no I/O. Control calls Connect once a
@@ -144,13 +160,31 @@ type Participant interface {
 // later one. A Following participant does so always.
 type Follower interface{ Follow() }
 
+// A Prober is a Participant that can find out whether its disk takes writes,
+// without changing anything that anybody would miss or be puzzled by. Probe is
+// called after Connect and before anything else when the job recovers from an
+// error of a disk: each later step would cost an entry in the job's log.
+type Prober interface {
+	Probe(ctx context.Context) error
+}
+
 // An Adopter is a Participant whose sinks can be added to a job that has
 // checkpoints, or get another id. Adopt is called after Fence and before
-// anything else, with the ids that have no ledger yet: it makes a ledger for each
-// at checkpoint at, for the incarnation that Fence has named, or moves the one of
-// the old id, which must name at. It may be repeated.
+// anything else, with the sinks that are new to the checkpoint that is restored:
+// it makes a ledger for each at checkpoint at, for the incarnation that Fence has
+// named, or moves the one of the old id, which must name at. It may be repeated,
+// also by a later incarnation: a sink that has a ledger at at is left alone, and
+// is still a new one, whose target may be missing.
 type Adopter interface {
 	Adopt(ctx context.Context, at CheckpointID, sinks []Adopted) error
+}
+
+// A Revealer is a transactional Participant whose Commit can return before a
+// reader sees what it has committed. Visible is called after a Commit that
+// decides, and returns once a reader does: followers must not run ahead of a
+// decision that can still be lost.
+type Revealer interface {
+	Visible(ctx context.Context, id CheckpointID) error
 }
 
 // Adopted is a sink that is new to a job with checkpoints.
@@ -177,6 +211,11 @@ type Fence struct {
 	// StartOver comes with Create: results of other runs of the job are known
 	// and given up. Their ledgers are fenced, and stay.
 	StartOver bool
+	// Former are ids that the participant's sinks had in earlier starts and that
+	// Connect wasn't given: they were renamed, or given up. Their ledgers are
+	// fenced and reported like the others, and never made; a Commit leaves them
+	// where they are.
+	Former []string
 }
 
 // Ledger is what a sink's ledger holds: the last checkpoint committed there.
@@ -194,7 +233,7 @@ type Commit struct {
 	Positions []Position   // where the sources stood at the barrier
 	Staged    []byte       // what Prepare returned for the epoch
 	// Empty: no record was read in the epoch and nothing prepared. Genesis is
-	// one, and the checkpoint that notes where new splits begin.
+	// one, the checkpoint that notes where new splits begin, and a rollback.
 	Empty bool
 }
 

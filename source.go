@@ -12,7 +12,8 @@ type Source[T any] interface {
 	// Open starts reading a split. at is nil at the very first start, where
 	// the source chooses; that choice, as the reader's Position tells it, is
 	// saved before the first record and never made again. A position that
-	// can't be read from is an error, never moved silently.
+	// can't be read from is an error, never moved silently. The context lasts as
+	// long as the run, so that the reader may keep it.
 	Open(ctx context.Context, split string, at []byte) (Reader[T], error)
 }
 
@@ -37,7 +38,8 @@ type Reader[T any] interface {
 type Marker interface{ Marks() []int64 }
 
 // A Locator is a Source that puts a mark into words: "clicks.jsonl, line 17,
-// byte offset 1632". It is asked after an error, and may read the split.
+// byte offset 1632". It is asked after an error and for each dead letter, one at a
+// time, and may read the split. It says the same whenever it is asked.
 type Locator interface {
 	Locate(split string, mark int64) string
 }
@@ -51,6 +53,8 @@ type Status struct {
 	// Idle says that there is nothing to read and that others need not wait
 	// for this split's watermark.
 	Idle bool
+	// Bytes says that Done and Total count bytes.
+	Bytes bool
 }
 
 // A StatusReader is a Reader that knows how it stands to its split.
@@ -70,8 +74,12 @@ type Committed interface {
 type Punctuated interface{ Watermark() time.Time }
 
 // A Growing is a Source whose splits can become more while the job runs: Splits
-// is called again every Poll, outside the reading tasks, and a split that is new
-// is read from its beginning. Splits never go.
+// is called again every Poll, outside the reading tasks, and so may be Open; a
+// split that is new is opened with at nil, and must be read from its beginning. A
+// crash before the first checkpoint that holds it does that again. Such a job never
+// finishes. Splits never go: one that is missing, at two polls in a row, stops the
+// job. Any other error is tried again at the next poll, unless it wraps ErrRefused.
+// At the start there may be no split yet.
 type Growing interface {
 	Poll() time.Duration // 0: the splits stay what they were at the start
 }
@@ -90,15 +98,18 @@ const MaxRejected = 1 << 20
 // that is undecodable or too long. SetAside is called once before the first Read,
 // and only if the job has a sink for dead letters; from then on such a record is
 // no error of Read. Rejected returns those that the last Read has passed, in
-// order, and is valid until the next Read. Position is behind them.
+// order, and is valid until the next Read. Position is behind them. limit holds for
+// both together: a Read returns at most so many records and rejected ones. A
+// Rejecter is a Marker as well.
 type Rejecter interface {
 	SetAside()
 	Rejected() []Rejected
 }
 
 // A Rereader is a Source that can read one record again: its raw bytes, by the
-// split and the mark that the record had. It is asked when a step behind the
-// source rejects a record, and there is a sink for dead letters.
+// split and the mark that the record had. It is asked, about one record at a time,
+// when a step rejects one that its reader has taken, and there is a sink for dead
+// letters. An error leaves the letter without raw bytes, and is told in it.
 type Rereader interface {
 	Reread(split string, mark int64) ([]byte, error)
 }

@@ -128,7 +128,7 @@ func TestChangedJobIsRefused(t *testing.T) {
 		{"another source", "changes", "in2", base, []string{"in", "gone"}},
 		{"window size", "changes", "in", func(s *stream) *weir.Stream[string] {
 			return minutesAndCounts[string](s, "w", time.Hour, 0, keyOf)
-		}, []string{"step w", "1m0s", "1h0m0s"}},
+		}, []string{"step w", "1m at", "1h at"}},
 		{"window offset", "changes", "in", func(s *stream) *weir.Stream[string] {
 			return minutesAndCounts[string](s, "w", time.Minute, time.Second, keyOf)
 		}, []string{"step w", "offset 1s"}},

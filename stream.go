@@ -44,16 +44,17 @@ func (j *Job) From[T any](id string, src Source[T], opts ...SourceOption[T]) *St
 		return &Stream[T]{job: j, node: j.add(plan.Node{Op: plan.Source, ID: id, EventTime: c.timed})}
 	}
 	if check, ok := src.(interface{ Check() error }); ok {
-		if err := check.Check(); err != nil {
-			j.fail(id, err)
-		}
+		j.unfit(id, check.Check())
 	}
 	node := j.add(plan.Node{Op: plan.Source, ID: id, EventTime: c.time != nil, Disorder: c.bound})
 	s := &Stream[T]{job: j, node: node}
 	if n, ok := src.(Committed); ok {
 		j.notify = append(j.notify, notifier{source: id, to: n})
 	}
-	j.splits = append(j.splits, splitLister{source: id, list: src.Splits})
+	j.splits = append(j.splits, splitLister{source: id, list: src.Splits, grows: func() bool {
+		g, ok := src.(Growing)
+		return ok && g.Poll() > 0
+	}})
 	j.sources = append(j.sources, func(b *build) error {
 		names, err := src.Splits(b.ctx)
 		if err != nil {
@@ -85,11 +86,51 @@ func lowerSource[T any](b *build, id string, node int, src Source[T], c sourceCo
 			}
 			return data.Standing{Lag: -1}
 		},
+		SetAside: func(r data.Reader[T]) func() []data.Rejected {
+			rj, ok := r.(Rejecter)
+			if !ok {
+				return nil
+			}
+			rj.SetAside()
+			return func() []data.Rejected { return rejected(rj) }
+		},
 	}
 	if l, ok := src.(Locator); ok {
 		conf.Locate = l.Locate
 	}
+	if r, ok := src.(Rereader); ok {
+		conf.Reread = r.Reread
+	}
+	if g, ok := src.(Growing); ok && g.Poll() > 0 {
+		conf.Growth = growth(b.ctx, g.Poll(), src.Splits)
+	}
 	return conf
+}
+
+// rejected asks a reader for what it has passed over: nothing, as a rule.
+func rejected(r Rejecter) (out []data.Rejected) {
+	for _, rj := range r.Rejected() {
+		out = append(out, data.Rejected(rj))
+	}
+	return out
+}
+
+// growth is how the splits of a source become more.
+func growth(ctx context.Context, poll time.Duration, list func(context.Context) ([]string, error)) *data.Growth {
+	env := sys.From(ctx)
+	return &data.Growth{Poll: poll, After: env.Clock.After,
+		List: func(ctx context.Context) ([]string, error) {
+			names, err := list(ctx)
+			if dup := firstRepeat(names); err == nil && dup != "" {
+				err = fmt.Errorf("two splits are named %s", dup)
+			}
+			return names, err
+		},
+		Waiting: func(what string) {
+			if env.Waiting != nil {
+				env.Waiting(what)
+			}
+		}}
 }
 
 func firstRepeat(names []string) string {
@@ -116,16 +157,16 @@ func step[T, R any](s *Stream[T], op plan.Op, mk func(at data.At, next data.Out[
 func (s *Stream[T]) Map[R any](f func(T) R) *Stream[R] {
 	s.job.need("map", "function", f == nil)
 	return step(s, plan.Map, func(at data.At, next data.Out[R]) data.Out[T] {
-		return &data.MapOut[T, R]{At: at, F: f, Next: next}
+		return data.NewMap(at, f, next)
 	})
 }
 
 // TryMap is Map for a function that can fail: an error stops the job and names
-// the input record.
+// the input record, or sends that to the dead letters (see [Job.DeadLetters]).
 func (s *Stream[T]) TryMap[R any](f func(T) (R, error)) *Stream[R] {
 	s.job.need("try-map", "function", f == nil)
 	return step(s, plan.TryMap, func(at data.At, next data.Out[R]) data.Out[T] {
-		return &data.TryMapOut[T, R]{At: at, F: f, Next: next}
+		return data.NewTryMap(at, f, next)
 	})
 }
 
@@ -134,7 +175,17 @@ func (s *Stream[T]) TryMap[R any](f func(T) (R, error)) *Stream[R] {
 func (s *Stream[T]) FlatMap[R any](f func(rec T, emit func(R))) *Stream[R] {
 	s.job.need("flat-map", "function", f == nil)
 	return step(s, plan.FlatMap, func(at data.At, next data.Out[R]) data.Out[T] {
-		return &data.FlatMapOut[T, R]{At: at, F: f, Next: next}
+		return data.NewFlatMap(at, f, next)
+	})
+}
+
+// TryFlatMap is FlatMap for a function that can fail: what it has emitted goes on
+// when it returns nil. An error stops the job and names the input record, or sends
+// that to the dead letters.
+func (s *Stream[T]) TryFlatMap[R any](f func(rec T, emit func(R)) error) *Stream[R] {
+	s.job.need("try-flat-map", "function", f == nil)
+	return step(s, plan.TryFlatMap, func(at data.At, next data.Out[R]) data.Out[T] {
+		return data.NewTryFlatMap(at, f, next)
 	})
 }
 
@@ -142,7 +193,7 @@ func (s *Stream[T]) FlatMap[R any](f func(rec T, emit func(R))) *Stream[R] {
 func (s *Stream[T]) Filter(keep func(T) bool) *Stream[T] {
 	s.job.need("filter", "function", keep == nil)
 	return step(s, plan.Filter, func(at data.At, next data.Out[T]) data.Out[T] {
-		return &data.FilterOut[T]{At: at, F: keep, Next: next}
+		return data.NewFilter(at, keep, next)
 	})
 }
 
@@ -153,7 +204,7 @@ func (s *Stream[T]) Split(cond func(T) bool) (yes, no *Stream[T]) {
 	yes = &Stream[T]{job: s.job, node: s.job.add(plan.Node{Op: plan.Split, Inputs: []int{s.node}})}
 	no = side[T](yes, "otherwise")
 	s.outs = append(s.outs, func(b *build, t *data.Task) data.Out[T] {
-		return &data.SplitOut[T]{At: data.At{Task: t, Step: int32(yes.node)}, F: cond, Yes: yes.lower(b, t), No: no.lower(b, t)}
+		return data.NewSplit(data.At{Task: t, Step: int32(yes.node)}, cond, yes.lower(b, t), no.lower(b, t))
 	})
 	return yes, no
 }
@@ -209,26 +260,34 @@ func (s *Stream[T]) KeyBy[K comparable](key func(T) K) *Keyed[K, T] {
 
 // To ends the stream in a sink with the given id.
 func (s *Stream[T]) To(id string, sink Sink[T]) {
-	j := s.job
-	if j.need(id, "sink", sink == nil) {
+	node, ok := addSink(s.job, id, sink, plan.Node{Inputs: []int{s.node}})
+	if !ok {
 		return
 	}
-	if check, ok := sink.(interface{ Check() error }); ok {
-		if err := check.Check(); err != nil {
-			j.fail(id, err)
-		}
-	}
-	spec := sink.Spec()
-	node := j.add(plan.Node{Op: plan.Sink, ID: id, Inputs: []int{s.node}, Sink: &plan.SinkNode{
-		Kind: spec.Kind.String(), Target: spec.Target, Participant: spec.Participant,
-		Readers: spec.Readers, Needs: slices.Clone(spec.Needs)}})
-	j.sinks = append(j.sinks, &sinkStep{id: id, spec: spec, connect: sink.Connect,
-		open: func(ctx context.Context, p Participant) (any, error) { return sink.Open(ctx, p, id) }})
 	s.outs = append(s.outs, func(b *build, t *data.Task) data.Out[T] {
 		writer := b.outlets[id].(Outlet[T]).Writer(b.writers[id])
 		b.writers[id]++
 		return data.NewSink(data.At{Task: t, Step: int32(node)}, writer)
 	})
+}
+
+// addSink declares a sink and returns the number of its step.
+func addSink[T any](j *Job, id string, sink Sink[T], n plan.Node) (node int, ok bool) {
+	if j.need(id, "sink", sink == nil) {
+		return 0, false
+	}
+	if check, ok := sink.(interface{ Check() error }); ok {
+		j.unfit(id, check.Check())
+	}
+	spec := sink.Spec()
+	n.Op, n.ID = plan.Sink, id
+	n.Sink = &plan.SinkNode{
+		Kind: spec.Kind.String(), Target: spec.Target, Participant: spec.Participant, Place: spec.Place,
+		Readers: spec.Readers, Needs: slices.Clone(spec.Needs)}
+	node = j.add(n)
+	j.sinks = append(j.sinks, &sinkStep{id: id, spec: spec, connect: sink.Connect,
+		open: func(ctx context.Context, p Participant) (any, error) { return sink.Open(ctx, p, id) }})
+	return node, true
 }
 
 // nanos is the event time of a result.

@@ -2,6 +2,8 @@ package weir
 
 import (
 	"errors"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/weirstream/weir/agg"
@@ -79,7 +81,29 @@ func (w *Windowed[K, T]) Aggregate[A, R any](id string, a agg.Aggregate[T, A, R]
 	}
 	c := data.WindowConfig[K, T, A, Result[K, R]]{Add: a.Add}
 	c.Make = makeResult[K](w, a.Result)
-	return windowed(w, id, "aggregate", c, a.Zero())
+	s := windowed(w, id, "aggregate", c, a.Zero())
+	j := w.k.s.job
+	j.graph.Nodes[s.node].Aggregator = aggregator(a)
+	return s
+}
+
+// aggregator names an aggregate of package agg. The accumulators of some look
+// alike and mean another thing. The user's own aren't told apart.
+func aggregator(a any) string {
+	t := reflect.TypeOf(a)
+	if t.PkgPath() != reflect.TypeFor[agg.Total]().PkgPath() {
+		return ""
+	}
+	name, _, _ := strings.Cut(t.Name(), "[")
+	switch name {
+	case "count", "sum", "mean":
+		return name
+	case "least":
+		return "min"
+	case "most":
+		return "max"
+	}
+	return ""
 }
 
 func makeResult[K comparable, T, A, V any](w *Windowed[K, T], result func(A) V) func(K, int64, A) Result[K, V] {
@@ -113,9 +137,7 @@ func windowed[K comparable, T, A, R any](w *Windowed[K, T], id, aggregate string
 		Lateness: w.w.Lateness(), Emit: w.w.Emission().String()},
 		func(b *build, at data.At, next data.Out[R]) (data.Op[K, T], data.Marker) {
 			conf := c
-			if w.late != nil {
-				conf.Late = w.late.lower(b, at.Task)
-			}
+			conf.Late = late(b, w.late, at)
 			op := data.NewWindow(at, conf, next)
 			return op, op
 		})

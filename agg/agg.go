@@ -2,6 +2,11 @@
 // key and window, and the functions that work on it.
 package agg
 
+import (
+	"fmt"
+	"math"
+)
+
 // Aggregate says how records become one result. T is the record, A the
 // accumulator that is kept per key and window and saved in checkpoints, R the
 // result. A should be flat (numbers, arrays and structs of them): flat values
@@ -43,15 +48,35 @@ func (f funcs[T, A, R]) Add(acc A, rec T) A { return f.add(acc, rec) }
 func (f funcs[T, A, R]) Merge(a, b A) A     { return f.merge(a, b) }
 func (f funcs[T, A, R]) Result(acc A) R     { return f.result(acc) }
 
-// Count counts records.
+// Count counts records. A count never wraps around: where it would be more than
+// the largest int64 it panics with a *CountError, which stops the job, or sends
+// the record to the dead letters.
 func Count[T any]() Aggregate[T, int64, int64] { return count[T]{} }
 
 type count[T any] struct{}
 
 func (count[T]) Zero() int64              { return 0 }
-func (count[T]) Add(acc int64, _ T) int64 { return acc + 1 }
-func (count[T]) Merge(a, b int64) int64   { return a + b }
+func (count[T]) Add(acc int64, _ T) int64 { return records(acc, 1) }
+func (count[T]) Merge(a, b int64) int64   { return records(a, b) }
 func (count[T]) Result(acc int64) int64   { return acc }
+
+// records adds two numbers of records.
+func records(a, b int64) int64 {
+	n := a + b
+	if n < a {
+		panic(&CountError{a, b})
+	}
+	return n
+}
+
+// CountError is what an aggregate panics with that can't count its records any
+// further: A and B of them, which are at least 0.
+type CountError struct{ A, B int64 }
+
+// Error says what the counts were.
+func (e *CountError) Error() string {
+	return fmt.Sprintf("agg: %d records and %d more are more than the largest int64, %d: the count isn't raised any further", e.A, e.B, int64(math.MaxInt64))
+}
 
 // Integer is what can be added up in any order with the same result.
 type Integer interface {

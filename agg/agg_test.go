@@ -161,6 +161,41 @@ func TestSumOverflow(t *testing.T) {
 	}
 }
 
+// The number of records is kept in an int64, and never wraps around either.
+func TestCountsDontWrap(t *testing.T) {
+	const most = math.MaxInt64
+	counts := Count[int]()
+	full := Total{N: most}
+	extreme := Extreme[int]{Value: 3, N: most}
+	for _, c := range []struct {
+		name  string
+		do    func()
+		wraps bool
+	}{
+		{"count up to the largest", func() { counts.Add(most-1, 0) }, false},
+		{"count past it", func() { counts.Add(most, 0) }, true},
+		{"merge up to the largest", func() { counts.Merge(most-5, 5) }, false},
+		{"merge past it", func() { counts.Merge(most-5, 6) }, true},
+		{"merge two of the largest", func() { counts.Merge(most, most) }, true},
+		{"sum", func() { Sum(self[int]).Add(full, 1) }, true},
+		{"mean", func() { Mean(self[int]).Add(full, 1) }, true},
+		{"merge means", func() { Mean(self[int]).Merge(full, Total{N: 1}) }, true},
+		{"min", func() { Min(self[int]).Add(extreme, 1) }, true},
+		{"max", func() { Max(self[int]).Merge(extreme, Extreme[int]{Value: 9, N: 1}) }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			defer func() {
+				p := recover()
+				var e *CountError
+				if err, ok := p.(error); c.wraps && (!ok || !errors.As(err, &e) || !strings.Contains(e.Error(), "9223372036854775807")) || !c.wraps && p != nil {
+					t.Errorf("panic %v, want one: %t", p, c.wraps)
+				}
+			}()
+			c.do()
+		})
+	}
+}
+
 func TestExtremes(t *testing.T) {
 	nan := math.NaN()
 	for _, c := range []struct {

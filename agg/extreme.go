@@ -40,7 +40,7 @@ func (most[T, V]) Result(acc Extreme[V]) V          { return acc.Value }
 func one[V Number](v V) Extreme[V] { return Extreme[V]{v + 0, 1} }
 
 func smaller[V Number](a, b Extreme[V]) Extreme[V] {
-	n := a.N + b.N
+	n := records(a.N, b.N)
 	if a.N == 0 || b.N > 0 && cmp.Less(b.Value, a.Value) {
 		return Extreme[V]{b.Value, n}
 	}
@@ -48,7 +48,7 @@ func smaller[V Number](a, b Extreme[V]) Extreme[V] {
 }
 
 func larger[V Number](a, b Extreme[V]) Extreme[V] {
-	n := a.N + b.N
+	n := records(a.N, b.N)
 	if a.N == 0 || b.N > 0 && cmp.Less(a.Value, b.Value) {
 		return Extreme[V]{b.Value, n}
 	}

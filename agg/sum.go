@@ -16,8 +16,9 @@ type Total struct {
 
 // Sum adds up what of returns for each record. The sum itself is exact; where
 // it doesn't fit into an int64 when a result is due, Result panics with an
-// *OverflowError, which stops the job like a panic in a user function: a sum
-// never wraps around in silence.
+// *OverflowError, which is handled like a panic in a user function: a sum never
+// wraps around in silence. The job stops; where each record has its result and
+// there is a sink for dead letters, the record goes there.
 //
 // There is no sum of floating-point numbers, because rounding makes it depend
 // on the order in which they are added. Scale them to an integer in of: cents,
@@ -65,12 +66,12 @@ func add[N Integer](acc Total, n N) Total {
 	if n < 0 { // uint64(n) is n + 2^64
 		hi--
 	}
-	return Total{hi, lo, acc.N + 1}
+	return Total{hi, lo, records(acc.N, 1)}
 }
 
 func merge(a, b Total) Total {
 	lo, carry := bits.Add64(a.Lo, b.Lo, 0)
-	return Total{a.Hi + b.Hi + int64(carry), lo, a.N + b.N}
+	return Total{a.Hi + b.Hi + int64(carry), lo, records(a.N, b.N)}
 }
 
 // float rounds the sum: once where it fits into an int64, and otherwise with an
