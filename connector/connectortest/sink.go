@@ -37,9 +37,18 @@ type SinkUnderTest struct {
 	// Upserts: a row replaces the one with its Key and Part. Otherwise every
 	// row that was written is there.
 	Upserts bool
+	// Rejected are rows that the sink rejects each by itself (see weir.Rejection):
+	// a text or a number that it can't store. Empty: there are none.
+	Rejected []Row
 	// NoSQL: the sink makes no call to a database, so there is no such call to
-	// crash at. Its files are enumerated by the tests of internal/sim.
+	// crash at. A sink that does is to be tested on what Driver or Call wraps.
 	NoSQL bool
+	// Files: all that the sink does it does through the Files of its context's
+	// environment (package sys), and Rows reads through them too. The suite then
+	// also runs it on a simulated disk: it crashes at each effect, with images of
+	// what a power loss may leave; each effect fails; and an incarnation is paused
+	// before each call while a newer one takes over.
+	Files bool
 }
 
 // Sink tests a sink against the contract of weir.Sink. It needs no network of
@@ -56,14 +65,22 @@ func Sink(t *testing.T, s SinkUnderTest) {
 		{"spec", testSpec},
 		{"epochs", testEpochs},
 		{"open before fence", testOpenFirst},
+		{"overlap", testOverlap},
 		{"fence", testFence},
 		{"same number, other nonce", testNonce},
 		{"missing ledger", testMissing},
 		{"other run of the job", testForeign},
+		{"start over", testStartOver},
 		{"commit twice", testRepeat},
 		{"wrong parent", testParent},
 		{"close", testClose},
+		{"rejection", testRejection},
 		{"crash", testCrash},
+		{"follow", testFollow},
+		{"adopt", testAdopt},
+		{"crash of the disk", testDisk},
+		{"full disk", testFull},
+		{"zombie", testZombie},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			leaks := goleak.IgnoreCurrent()
@@ -205,6 +222,38 @@ func testForeign(t *testing.T, s SinkUnderTest) {
 	w.check(t, len(scenario))
 }
 
+// testStartOver: a job that gives up the results of its other runs gets a ledger of
+// its own, and shuts those runs out for good.
+func testStartOver(t *testing.T, s SinkUnderTest) {
+	w := newWorld(t, s)
+	must(t, w.live(t.Context(), 1))
+	old := w.start(t)
+	must(t, old.write(2))
+	staged, err := old.p.Prepare(t.Context(), 2)
+	must(t, err)
+	l := w.open(t)
+	job := weir.JobID{Name: testJob.Name, UUID: "another-run"}
+	ledgers, err := l.p.Fence(t.Context(), weir.Fence{Job: job, By: weir.Incarnation{Number: 1, Nonce: "x"}, Create: true, StartOver: true})
+	must(t, err)
+	for _, id := range w.ids() {
+		if got, want := ledgers[id], (weir.Ledger{Found: true}); got != want {
+			t.Errorf("ledger of %q after it was started over is %+v, want %+v", id, got, want)
+		}
+	}
+	before := w.rows(t)
+	if err := old.p.Commit(t.Context(), w.next(2, old.by, staged)); !errors.Is(err, weir.ErrFenced) {
+		t.Errorf("a commit of the run that was given up got %v, want weir.ErrFenced", err)
+	}
+	if diff := gocmp.Diff(before, w.rows(t)); diff != "" {
+		t.Errorf("the run that was given up changed rows (-before +after):\n%s", diff)
+	}
+	again := w.open(t)
+	by := weir.Incarnation{Number: w.starts + 1, Nonce: "y"}
+	if _, err := again.p.Fence(t.Context(), weir.Fence{Job: testJob, By: by}); !errors.Is(err, weir.ErrFenced) && !errors.Is(err, weir.ErrRefused) {
+		t.Errorf("a new start of the run that was given up got %v, want weir.ErrFenced or weir.ErrRefused", err)
+	}
+}
+
 // testRepeat: a commit may be repeated, by its own and by a later incarnation.
 func testRepeat(t *testing.T, s SinkUnderTest) {
 	w := newWorld(t, s)
@@ -212,11 +261,15 @@ func testRepeat(t *testing.T, s SinkUnderTest) {
 	l := w.start(t)
 	must(t, l.epoch(t.Context(), 2))
 	c := w.log[len(w.log)-1]
-	must(t, l.p.Commit(t.Context(), c))
+	if err := l.p.Commit(t.Context(), c); err != nil {
+		t.Fatalf("the same Commit once more, as after an answer that was lost: %v", err)
+	}
 	w.check(t, 2)
 	must(t, l.close())
 	later := w.start(t)
-	must(t, later.p.Commit(t.Context(), c))
+	if err := later.p.Commit(t.Context(), c); err != nil {
+		t.Fatalf("a Commit of what the ledger names already, by a later incarnation: %v", err)
+	}
 	w.check(t, 2)
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -24,6 +23,14 @@ type SourceUnderTest[T any] struct {
 	// Refused are positions that no split can be read from: of another
 	// source, out of range, damaged. At least one.
 	Refused [][]byte
+	// Endless says that no split has an end: what Want has is only what there is by
+	// now. Its readers must then be StatusReaders, whose Lag is 0 when they have
+	// read that.
+	Endless bool
+	// Spoiled is a source with records that can't be taken, and Growing one that
+	// gets more splits; nil: New's can't do that.
+	Spoiled *SpoiledSource[T]
+	Growing *GrowingSource[T]
 	// Seed is for the sizes of the reads; 0 draws one, which is logged.
 	Seed uint64
 }
@@ -36,11 +43,15 @@ func Source[T any](t *testing.T, s SourceUnderTest[T]) {
 	}
 	t.Logf("seed %d", s.Seed)
 	for _, c := range sourceChecks[T]() {
+		if !c.applies(s) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			// A source that hangs is an error and not the end of the test binary.
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := c.run(&sourceRun[T]{ctx: ctx, src: s.New(t), again: s.New(t), want: s.Want, refused: s.Refused, seed: s.Seed}); err != nil {
+			if err := c.run(&sourceRun[T]{t: t, ctx: ctx, src: s.New(t), again: s.New(t), want: s.Want, refused: s.Refused, endless: s.Endless,
+				spoiled: s.Spoiled, growing: s.Growing, seed: s.Seed}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -52,12 +63,27 @@ type sourceRun[T any] struct {
 	src, again weir.Source[T]
 	want       map[string][]T
 	refused    [][]byte
+	endless    bool
+	spoiled    *SpoiledSource[T]
+	growing    *GrowingSource[T]
 	seed       uint64
+	t          *testing.T
 }
 
 type sourceCheck[T any] struct {
 	name string
 	run  func(*sourceRun[T]) error
+}
+
+// applies reports whether the source can do what the check is about.
+func (c sourceCheck[T]) applies(s SourceUnderTest[T]) bool {
+	switch c.name {
+	case "SetAside", "NotSetAside", "Reread":
+		return s.Spoiled != nil
+	case "Growing":
+		return s.Growing != nil
+	}
+	return true
 }
 
 // sourceChecks are functions that return an error, so that they can be tested
@@ -85,6 +111,10 @@ func sourceChecks[T any]() []sourceCheck[T] {
 		{"Marks", each((*sourceRun[T]).marks)},
 		{"Status", each((*sourceRun[T]).status)},
 		{"Refused", each((*sourceRun[T]).refuses)},
+		{"SetAside", (*sourceRun[T]).setAside},
+		{"NotSetAside", (*sourceRun[T]).notSetAside},
+		{"Reread", (*sourceRun[T]).reread},
+		{"Growing", (*sourceRun[T]).grows},
 	}
 }
 
@@ -235,7 +265,7 @@ func (r *sourceRun[T]) end(split string, want []T) error {
 	at := string(c.Position())
 	for range 3 {
 		more, end, err := c.Read(nil, 10)
-		if err == nil && (!end || len(more) > 0) {
+		if err == nil && (end == r.endless || len(more) > 0) {
 			err = fmt.Errorf("after the end Read returned %d records, end %v", len(more), end)
 		}
 		if err == nil && string(c.Position()) != at {
@@ -377,7 +407,7 @@ func (r *sourceRun[T]) status(split string, want []T) error {
 			err = fmt.Errorf("status: Done is %d of %d", st.Done, st.Total)
 		case st.Lag >= 0 && st.Lag != int64(len(want)-read):
 			err = fmt.Errorf("status: Lag is %d after %d of %d records", st.Lag, read, len(want))
-		case end && st.Total > 0 && st.Done != st.Total:
+		case end && !r.endless && st.Total > 0 && st.Done != st.Total:
 			err = fmt.Errorf("status: Done is %d of %d at the end", st.Done, st.Total)
 		}
 		if err != nil {
@@ -428,63 +458,10 @@ func (r *sourceRun[T]) open(src weir.Source[T], split string, at []byte) (*check
 	if err != nil {
 		return nil, fmt.Errorf("Open at %q: %w", at, err)
 	}
-	c := &checkedReader[T]{reader, r.ctx}
+	c := &checkedReader[T]{reader, r.ctx, r.endless}
 	if at != nil && string(reader.Position()) != string(before) {
 		// Another spelling of a position is legal, but it would be compared.
 		return nil, errors.Join(fmt.Errorf("a reader opened at %q stands at %q before it has read", before, reader.Position()), c.Close())
 	}
 	return c, nil
-}
-
-// checkedReader reads as a task does, and checks each answer by itself.
-type checkedReader[T any] struct {
-	weir.Reader[T]
-	ctx context.Context
-}
-
-// read reads until there is a record or the end.
-func (c *checkedReader[T]) read(dst []T, limit int) ([]T, bool, error) {
-	before := slices.Clone(dst)
-	for range 1000 {
-		recs, end, err := c.Read(dst, limit)
-		if err != nil {
-			return recs, false, fmt.Errorf("Read: %w", err)
-		}
-		if n := len(recs) - len(before); n < 0 || n > limit {
-			return recs, false, fmt.Errorf("Read(max %d) went from %d records to %d", limit, len(before), len(recs))
-		}
-		if err := same("records that were in dst", recs[:len(before)], before); err != nil {
-			return recs, false, err
-		}
-		if end || len(recs) > len(before) {
-			return recs, end, nil
-		}
-		if ready := c.Ready(); ready != nil {
-			select {
-			case <-ready:
-			case <-c.ctx.Done():
-				return recs, false, errors.New("Ready never came, though Read hadn't reached the end")
-			}
-		}
-	}
-	return dst, false, errors.New("1,000 times Read returned nothing though there was something to read by Ready")
-}
-
-func scribble(b []byte) {
-	for i := range b {
-		b[i] ^= 0xff
-	}
-}
-
-// same compares record by record: a whole split in an error helps nobody.
-func same[T any](what string, got, want []T) error {
-	for i := range min(len(got), len(want)) {
-		if !reflect.DeepEqual(got[i], want[i]) {
-			return fmt.Errorf("%s: number %d is %+v, want %+v", what, i, got[i], want[i])
-		}
-	}
-	if len(got) != len(want) {
-		return fmt.Errorf("%s: got %d, want %d", what, len(got), len(want))
-	}
-	return nil
 }

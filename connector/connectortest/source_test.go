@@ -17,7 +17,9 @@ import (
 type faults struct {
 	renames, oneSplitLess, overMax, overwritesDst, noEnd, endOnce, endEarly, skipsOne, repeatsOne,
 	sharesRecords, sharesPosition, changesPosition, keepsAt, takesAnyPosition, sharedCursor, stuck, neverReady,
-	markTwice, markTooFew, markByReader, locatesAlike, doneBack, wrongLag, dropsAtMax1 bool
+	markTwice, markTooFew, markByReader, locatesAlike, doneBack, wrongLag, dropsAtMax1,
+	endless, saysEnd, blind, forgetsBad, passesOver, stopsAtBad, otherRaw, tooMany, badTwice, positionBefore, rereadsElse,
+	notListed, goes, opensAtEnd, opensTwice bool
 }
 
 func TestEachCheckFindsItsFault(t *testing.T) {
@@ -50,6 +52,20 @@ func TestEachCheckFindsItsFault(t *testing.T) {
 		{"Status", faults{doneBack: true}, "went back"},
 		{"Status", faults{wrongLag: true}, "Lag is"},
 		{"Refused", faults{takesAnyPosition: true}, "was not refused"},
+		{"Whole", faults{endless: true, saysEnd: true}, "says that this is the end"},
+		{"End", faults{endless: true, blind: true}, "no Status"},
+		{"SetAside", faults{forgetsBad: true}, "set aside: got"},
+		{"SetAside", faults{stopsAtBad: true}, "with bad records set aside"},
+		{"SetAside", faults{otherRaw: true}, "set aside: number 0 is"},
+		{"SetAside", faults{tooMany: true}, "Read(max 1) took"},
+		{"SetAside", faults{badTwice: true}, "set aside: "},
+		{"SetAside", faults{positionBefore: true}, "from position"},
+		{"NotSetAside", faults{passesOver: true}, "was passed over"},
+		{"Reread", faults{rereadsElse: true}, "it was set aside as"},
+		{"Growing", faults{notListed: true}, "isn't in the list"},
+		{"Growing", faults{goes: true}, "no longer in the list"},
+		{"Growing", faults{opensAtEnd: true}, "records of split"},
+		{"Growing", faults{opensTwice: true}, "records of split"},
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%s/%s", tt.check, tt.says), func(t *testing.T) {
@@ -63,8 +79,10 @@ func TestEachCheckFindsItsFault(t *testing.T) {
 
 func TestNoCheckFindsAFaultInASoundSource(t *testing.T) {
 	for _, c := range sourceChecks[[]byte]() {
-		if err := runSourceCheck(t, c.name, faults{}); err != nil {
-			t.Errorf("%s: %v", c.name, err)
+		for _, f := range []faults{{}, {endless: true}} {
+			if err := runSourceCheck(t, c.name, f); err != nil {
+				t.Errorf("%s, endless %v: %v", c.name, f.endless, err)
+			}
 		}
 	}
 }
@@ -91,7 +109,8 @@ func runSourceCheck(t *testing.T, name string, f faults) error {
 		if c.name == name {
 			return c.run(&sourceRun[[]byte]{
 				ctx: ctx, src: &faulty{f: f, want: want}, again: &faulty{f: f, want: want},
-				want: want, refused: [][]byte{[]byte("x"), []byte("21")}, seed: 1,
+				want: want, refused: [][]byte{[]byte("x"), []byte("21")}, endless: f.endless, seed: 1, t: t,
+				spoiled: spoiled(f), growing: growing(f),
 			})
 		}
 	}
@@ -143,6 +162,9 @@ func (s *faulty) Open(_ context.Context, split string, at []byte) (weir.Reader[[
 		r.at = slices.Clone(r.at)
 	}
 	r.buf = []byte("                ")
+	if s.f.blind {
+		return &blindReader{r, r}, nil
+	}
 	return r, nil
 }
 
@@ -151,6 +173,12 @@ func (s *faulty) Locate(_ string, mark int64) string {
 		return "somewhere"
 	}
 	return fmt.Sprint("record ", mark)
+}
+
+// blindReader has no Status.
+type blindReader struct {
+	weir.Reader[[]byte]
+	weir.Marker
 }
 
 type faultyReader struct {
@@ -200,6 +228,9 @@ func (r *faultyReader) Read(dst [][]byte, limit int) ([][]byte, bool, error) {
 		*r.next++
 	}
 	r.at = strconv.AppendInt(nil, int64(*r.next), 10)
+	if r.f.endless && !r.f.saysEnd {
+		return dst, false, nil
+	}
 	end := *r.next == len(r.recs) || r.f.endEarly && *r.next > len(r.recs)/2
 	if end {
 		r.ends++

@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/weirstream/weir"
+	"github.com/weirstream/weir/internal/sys"
 )
 
 var testJob = weir.JobID{Name: "conformance", UUID: "00000000-run"}
@@ -34,11 +36,32 @@ type world struct {
 	log       []weir.Commit // the checkpoints that were entered, the first is epoch 0
 	starts    int64
 	openFirst bool
-	follows   bool // some other participant decides
+	follows   bool     // some other participant decides
+	env       *sys.Env // what the targets lie on; nil: the operating system
+}
+
+// context returns ctx with the world's machine.
+func (w *world) context(ctx context.Context) context.Context {
+	if w.env == nil {
+		return ctx
+	}
+	return sys.With(ctx, w.env)
+}
+
+// clone returns a world that goes its own way, on another machine.
+func (w *world) clone(env *sys.Env) *world {
+	c := *w
+	c.log, c.env = slices.Clone(w.log), env
+	return &c
 }
 
 func newWorld(t *testing.T, s SinkUnderTest) *world {
-	w := &world{s: s, dir: t.TempDir(), targets: []string{"left"}}
+	t.Helper()
+	return newWorldIn(s, t.TempDir())
+}
+
+func newWorldIn(s SinkUnderTest, dir string) *world {
+	w := &world{s: s, dir: dir, targets: []string{"left"}}
 	if spec := s.New(w.dir, "left").Spec(); spec.Participant != "" && spec.Participant == s.New(w.dir, "right").Spec().Participant {
 		w.targets = append(w.targets, "right")
 	}
@@ -60,6 +83,8 @@ type life struct {
 	by      weir.Incarnation
 	p       weir.Participant
 	writers [][]weir.Writer[Row] // by target, task
+	last    weir.CheckpointID    // that it has restored or committed
+	rogue   bool                 // commits what the log doesn't have
 	closed  bool
 }
 
@@ -127,13 +152,21 @@ func (l *life) recover(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return l.resume(ctx, ledgers)
+}
+
+// resume goes on after Fence.
+func (l *life) resume(ctx context.Context, ledgers map[string]weir.Ledger) (int64, error) {
+	w := l.w
 	if !w.openFirst {
 		if err := l.open(ctx); err != nil {
 			return 0, err
 		}
 	}
 	if len(w.log) == 0 {
-		w.next(0, l.by, nil)
+		if _, err := l.enter(0, nil); err != nil {
+			return 0, err
+		}
 	}
 	named := ledgers[w.ids()[0]]
 	for _, id := range w.ids() {
@@ -159,6 +192,7 @@ func (l *life) rollForward(ctx context.Context, named weir.CheckpointID) (int64,
 		return 0, fmt.Errorf("the ledgers name %v, which was never entered", named)
 	}
 	last := w.log[len(w.log)-1]
+	l.last = last.ID
 	if named == last.ID {
 		return last.Epoch, nil
 	}
@@ -175,7 +209,7 @@ func (w *world) decides() bool {
 func (w *world) next(epoch int64, by weir.Incarnation, staged []byte) weir.Commit {
 	id := weir.CheckpointID{Slot: int64(len(w.log)) + 1}
 	id.Sum = sha256.Sum256(fmt.Appendf(nil, "%d %d %s", epoch, by.Number, by.Nonce))
-	c := weir.Commit{Epoch: epoch, ID: id, Staged: staged}
+	c := weir.Commit{Epoch: epoch, ID: id, Staged: staged, Empty: epoch == 0}
 	if len(w.log) > 0 {
 		c.Parent = w.log[len(w.log)-1].ID
 	}
@@ -214,7 +248,26 @@ func (l *life) epoch(ctx context.Context, n int64) error {
 	if err != nil {
 		return err
 	}
-	return l.p.Commit(ctx, l.w.next(n, l.by, staged))
+	c, err := l.enter(n, staged)
+	if err != nil {
+		return err
+	}
+	l.last = c.ID
+	return l.p.Commit(ctx, c)
+}
+
+// enter puts an epoch's checkpoint into the log, unless a newer incarnation has
+// taken the slot. A rogue doesn't ask.
+func (l *life) enter(n int64, staged []byte) (weir.Commit, error) {
+	if l.by.Number == l.w.starts {
+		return l.w.next(n, l.by, staged), nil
+	}
+	if !l.rogue {
+		return weir.Commit{}, fmt.Errorf("%w: the slot in the log is taken", weir.ErrFenced)
+	}
+	c := weir.Commit{Epoch: n, Parent: l.last, Staged: staged}
+	c.ID = weir.CheckpointID{Slot: l.last.Slot + 1, Sum: sha256.Sum256(fmt.Appendf(nil, "rogue %d", n))}
+	return c, nil
 }
 
 // live runs one incarnation to the end of epoch last.
@@ -234,7 +287,7 @@ func (w *world) live(ctx context.Context, last int) error {
 // open connects for a test that calls Fence itself.
 func (w *world) open(t *testing.T) *life {
 	t.Helper()
-	l, err := w.connect(t.Context())
+	l, err := w.connect(w.context(t.Context()))
 	must(t, err)
 	t.Cleanup(func() { must(t, l.close()) })
 	return l
@@ -243,7 +296,7 @@ func (w *world) open(t *testing.T) *life {
 // start begins an incarnation for a test that goes on by itself.
 func (w *world) start(t *testing.T) *life {
 	t.Helper()
-	l, _, err := w.begin(t.Context())
+	l, _, err := w.begin(w.context(t.Context()))
 	must(t, err)
 	t.Cleanup(func() { must(t, l.close()) })
 	return l
@@ -254,7 +307,7 @@ func (w *world) rows(t *testing.T) map[string][]Row {
 	t.Helper()
 	all := map[string][]Row{}
 	for _, target := range w.targets {
-		rows, err := w.s.Rows(t.Context(), w.dir, target)
+		rows, err := w.s.Rows(w.context(t.Context()), w.dir, target)
 		must(t, err)
 		all[target] = sortRows(rows)
 	}

@@ -1,10 +1,11 @@
 package file
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/weirstream/weir"
 )
 
 // LineError is a line that can't be read. It names the line so that it can be
@@ -50,6 +51,8 @@ func (s *scanner) tooLong() error {
 // broken is an input that ends before its end.
 func (s *scanner) broken(err error) error {
 	switch {
+	case errors.Is(err, weir.ErrRefused):
+		return err // it isn't about a line
 	case errors.Is(err, io.ErrUnexpectedEOF) && s.in.format != plain:
 		err = fmt.Errorf("the %s data breaks off after %d of the file's bytes: %w", s.in.format, s.in.raw, err)
 		return s.lineError(err, "the file is incomplete, get it again")
@@ -74,7 +77,7 @@ func (s *scanner) unread(at int64) {
 func (s *scanner) lineError(err error, hint string) *LineError {
 	e := &LineError{Path: s.in.path, Line: s.lines + 1, Offset: s.off, Err: err, Hint: hint}
 	if s.lines < 0 {
-		n, err := countLines(context.Background(), s.in.path, s.off)
+		n, err := new(lineCounts).before(s.in.path, s.off)
 		e.Line = n + 1
 		if err != nil {
 			e.Line = 0

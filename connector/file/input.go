@@ -55,6 +55,7 @@ type input struct {
 	data   io.Reader
 	free   func()
 	closed bool
+	watch  *watch // nil: the file ends where its end is reached
 }
 
 func openInput(path string) (*input, error) {
@@ -144,6 +145,8 @@ func (in *input) Read(p []byte) (int, error) {
 	n, err := in.data.Read(p)
 	if errors.Is(err, io.EOF) {
 		switch {
+		case in.watch != nil:
+			err = in.watch.atEnd(in.raw)
 		case in.format == plain && in.raw < in.size:
 			err = fmt.Errorf("the file ends after %d bytes, but had %d when it was opened: it was truncated or replaced while it was read", in.raw, in.size)
 		case in.format == zst && !in.frames.whole():

@@ -25,23 +25,51 @@ type scanner struct {
 
 	// lines before rd; -1 after a seek that didn't pass over them.
 	lines int64
+
+	aside bool  // lines that are too long are passed over
+	long  *long // one of which the end hasn't been found yet
+
+	// Of a file that is followed: its first bytes, as far as they were read, and
+	// how many bytes before rd are kept in buf.
+	grows bool
+	head  []byte
+	keep  int
 }
 
-func newScanner(in *input, maxLine int) *scanner {
-	size := int64(bufferSize)
-	if in.format == plain {
-		size = min(size, max(in.size+1, 4<<10)) // many small files shouldn't cost many large buffers
+func newScanner(in *input, maxLine int, grows bool) *scanner {
+	size, least := int64(bufferSize), int64(4<<10)
+	if grows {
+		least = growingBuffer
 	}
-	return &scanner{in: in, max: maxLine, buf: make([]byte, size)}
+	if in.format == plain {
+		size = min(size, max(in.size+1, least)) // many small files shouldn't cost many large buffers
+	}
+	s := &scanner{in: in, max: maxLine, buf: make([]byte, size), grows: grows}
+	if grows {
+		s.keep = sample
+	}
+	return s
 }
+
+// growingBuffer is the least buffer of a file that is followed: it is small as a
+// rule when it is opened.
+const growingBuffer = 64 << 10
 
 // next returns the next line that isn't blank, without its end, and the offset
 // of its first byte. The line is valid until the next call. io.EOF is the end.
+// errTooLong comes with the beginning of a line that has been passed over.
 func (s *scanner) next() (line []byte, at int64, err error) {
 	for {
+		if s.long != nil {
+			return s.passLong()
+		}
 		line, err = s.cut()
 		if err != nil {
 			return nil, 0, err
+		}
+		if line == nil {
+			s.long = &long{at: s.off, before: s.position()}
+			continue
 		}
 		at = s.off
 		n := len(line)
@@ -51,14 +79,13 @@ func (s *scanner) next() (line []byte, at int64, err error) {
 		if n > 0 && line[n-1] == '\r' {
 			n--
 		}
-		if n > s.max {
+		if n > s.max && !s.aside {
 			return nil, 0, s.tooLong()
 		}
-		s.rd += len(line)
-		s.off += int64(len(line))
-		s.clean = 0
-		if s.lines >= 0 {
-			s.lines++
+		s.pass(len(line))
+		s.passedLine()
+		if n > s.max {
+			return line[:n], at, errTooLong
 		}
 		line = line[:n]
 		if at == 0 {
@@ -72,7 +99,21 @@ func (s *scanner) next() (line []byte, at int64, err error) {
 
 const byteOrderMark = "\xef\xbb\xbf"
 
-// cut finds the next line, with its end, and leaves it in the buffer.
+// pass goes on behind n bytes of the buffer.
+func (s *scanner) pass(n int) {
+	s.rd += n
+	s.off += int64(n)
+	s.clean = 0
+}
+
+func (s *scanner) passedLine() {
+	if s.lines >= 0 {
+		s.lines++
+	}
+}
+
+// cut finds the next line, with its end, and leaves it in the buffer. nil is a
+// line that is too long, and is to be passed over.
 func (s *scanner) cut() ([]byte, error) {
 	for {
 		if i := bytes.IndexByte(s.buf[s.rd+s.clean:s.wr], '\n'); i >= 0 {
@@ -80,6 +121,9 @@ func (s *scanner) cut() ([]byte, error) {
 		}
 		s.clean = s.wr - s.rd
 		if s.clean >= s.max+len("\r\n") { // what follows can't make it a line
+			if s.aside {
+				return nil, nil
+			}
 			return nil, s.tooLong()
 		}
 		switch {
@@ -87,6 +131,9 @@ func (s *scanner) cut() ([]byte, error) {
 			s.fill()
 		case !errors.Is(s.err, io.EOF):
 			return nil, s.broken(s.err)
+		case s.grows: // what is there of a line waits for its end
+			s.err = nil
+			return nil, io.EOF
 		case s.clean > 0:
 			return s.buf[s.rd:s.wr], nil
 		default:
@@ -97,19 +144,53 @@ func (s *scanner) cut() ([]byte, error) {
 
 // fill reads more behind what is in the buffer.
 func (s *scanner) fill() {
-	if s.rd > 0 {
-		s.wr = copy(s.buf, s.buf[s.rd:s.wr])
-		s.rd = 0
+	if from := s.rd - min(s.rd, s.keep); from > 0 {
+		s.wr = copy(s.buf, s.buf[from:s.wr])
+		s.rd -= from
 	}
 	if s.wr == len(s.buf) {
 		// Doubling, so that a long line costs what it is and not the limit.
-		grown := make([]byte, min(2*len(s.buf), s.max+len("\r\n")))
+		grown := make([]byte, min(2*len(s.buf), s.max+len("\r\n")+s.keep))
 		copy(grown, s.buf)
 		s.buf = grown
 	}
 	n, err := s.in.Read(s.buf[s.wr:])
+	if s.grows && n > 0 {
+		if e := s.append(n); e != nil {
+			n, err = 0, e
+		}
+	}
 	s.wr += n
 	s.err = err
+}
+
+// append checks that n bytes that were just read from a file that is followed
+// stand behind the same bytes as before: a file that is truncated and at once
+// written anew can be larger than it was.
+func (s *scanner) append(n int) error {
+	at := s.in.raw - int64(n)
+	if at == int64(len(s.head)) && at < sample {
+		s.head = append(s.head, s.buf[s.wr:s.wr+min(n, sample-len(s.head))]...)
+	}
+	var now [sample]byte
+	k := min(s.wr, sample)
+	if _, err := s.in.f.ReadAt(now[:k], at-int64(k)); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("input file: %w", err)
+	}
+	if !bytes.Equal(now[:k], s.buf[s.wr-k:s.wr]) {
+		return errRewritten(s.in.path, at)
+	}
+	return nil
+}
+
+// position is where s stands, which is at the start of a line. Without a file
+// that is followed it has no sum.
+func (s *scanner) position() position {
+	p := position{off: s.off}
+	if n := min(s.off, sample); s.grows && n > 0 {
+		p.sum = sumOf(s.head[:n], s.buf[s.rd-int(n):s.rd])
+	}
+	return p
 }
 
 // seek goes to the start of the line at off.
@@ -129,6 +210,9 @@ func (s *scanner) seek(ctx context.Context, off int64) error {
 		return err
 	}
 	s.off = off
+	if s.grows {
+		return s.join(off, last)
+	}
 	if last == '\n' {
 		return nil
 	}
@@ -144,6 +228,23 @@ func (s *scanner) seek(ctx context.Context, off int64) error {
 	case !errors.Is(s.err, io.EOF):
 		return s.broken(s.err)
 	}
+	return nil
+}
+
+// join fills in what s keeps of a file that is followed, before off.
+func (s *scanner) join(off int64, last byte) error {
+	if last != '\n' {
+		return fmt.Errorf("%w: input file %q: position %d is not the start of a line (the byte before it is %q): "+
+			"the file was replaced since the checkpoint, or its last line had no end when a run that didn't follow the file took it as a whole one; "+
+			"go on without file.Follow, or start the job over with --start-over (StartOver)", weir.ErrRefused, s.in.path, off, string([]byte{last}))
+	}
+	head, tail, err := samples(s.in, off)
+	if err != nil {
+		return err
+	}
+	s.head = head
+	s.rd = copy(s.buf, tail)
+	s.wr = s.rd
 	return nil
 }
 
@@ -177,16 +278,4 @@ func outOfRange(path string, off, size int64) error {
 	return fmt.Errorf("%w: input file %q: position %d is out of range, the file has only %d bytes of data: "+
 		"it was truncated or replaced since the checkpoint; put it back as it was, or start the job over with --start-over (StartOver)",
 		weir.ErrRefused, path, off, size)
-}
-
-// countLines counts the line ends before the offset.
-func countLines(ctx context.Context, path string, off int64) (int64, error) {
-	in, err := openInput(path)
-	if err != nil {
-		return 0, err
-	}
-	s := newScanner(in, DefaultMaxLine)
-	_, err = s.skip(ctx, off)
-	_ = in.close() // only read from, so there is nothing to lose
-	return s.lines, err
 }

@@ -58,13 +58,13 @@ func TestBufferSizes(t *testing.T) {
 		want int
 	}{{0, plain, 4 << 10}, {100 << 10, plain, 100<<10 + 1}, {1 << 30, plain, bufferSize}, {100, gz, bufferSize}} {
 		t.Run(fmt.Sprint(tt.size, tt.f), func(t *testing.T) {
-			if got := len(newScanner(&input{format: tt.f, size: tt.size}, DefaultMaxLine).buf); got != tt.want {
+			if got := len(newScanner(&input{format: tt.f, size: tt.size}, DefaultMaxLine, false).buf); got != tt.want {
 				t.Errorf("buffer of %d bytes, want %d", got, tt.want)
 			}
 		})
 	}
 	in := &input{format: plain, size: 1 << 40, raw: 1 << 40, data: endlessLine{}}
-	s := newScanner(in, 1_000_000)
+	s := newScanner(in, 1_000_000, false)
 	if _, _, err := s.next(); err == nil || len(s.buf) != 1_000_002 {
 		t.Errorf("a line without end: error %v, buffer of %d bytes", err, len(s.buf))
 	}

@@ -28,6 +28,7 @@ type batch struct {
 	lay     *layout
 	cells   []uint64
 	keys    []span
+	gone    []bool // rows that delete; kept only where the layout has deletes
 	arena   []byte
 	index   []uint64 // open addressing: low half of the key's hash, row number + 1
 	scratch []byte   // the key of the row at hand
@@ -38,6 +39,10 @@ type batch struct {
 type span uint64
 
 const maxArena = math.MaxUint32
+
+// maxRow is what SQLite takes (SQLITE_MAX_LENGTH), less room for what it adds.
+// Found out only at the commit, a larger row would stop the job.
+const maxRow = 1_000_000_000 - 1<<16
 
 var errTooMuch = fmt.Errorf("more than %d bytes of rows in one epoch: take checkpoints more often", uint32(maxArena))
 
@@ -63,7 +68,7 @@ func (b *batch) reset() {
 	if len(b.keys) > 0 {
 		clear(b.index)
 	}
-	b.cells, b.keys, b.arena = b.cells[:0], b.keys[:0], b.arena[:0]
+	b.cells, b.keys, b.gone, b.arena = b.cells[:0], b.keys[:0], b.gone[:0], b.arena[:0]
 }
 
 // put adds the row at p, or replaces the one with its key. After an error the
@@ -72,10 +77,21 @@ func (b *batch) put(p unsafe.Pointer) error {
 	if err := b.encodeKey(p); err != nil {
 		return b.describe(p, err)
 	}
+	if gone := b.lay.deletes; gone != nil && gone(p) {
+		if len(b.arena)+len(b.scratch) > maxArena {
+			return b.describe(p, errTooMuch)
+		}
+		row, _ := b.locate()
+		b.gone[row] = true
+		return nil
+	}
 	if err := b.check(p); err != nil {
 		return b.describe(p, err)
 	}
 	row, found := b.locate()
+	if b.lay.deletes != nil {
+		b.gone[row] = false
+	}
 	cells := b.cells[row*len(b.lay.cols) : (row+1)*len(b.lay.cols)]
 	for i := range b.lay.cols {
 		c := &b.lay.cols[i]
@@ -124,6 +140,9 @@ func (b *batch) check(p unsafe.Pointer) error {
 			return fmt.Errorf("column %q: %w", c.name, err)
 		}
 	}
+	if n := need - len(b.arena); n > maxRow {
+		return fmt.Errorf("it has %d bytes, and SQLite takes rows of at most %d", n, maxRow)
+	}
 	if need > maxArena {
 		return errTooMuch
 	}
@@ -168,6 +187,11 @@ func (b *batch) encodeKey(p unsafe.Pointer) error {
 // locate finds the row of the key in scratch, or makes it and fills in its
 // key columns.
 func (b *batch) locate() (row int, found bool) {
+	if len(b.lay.keys) == 0 { // every row is one of its own
+		b.keys = append(b.keys, 0)
+		b.extend()
+		return len(b.keys) - 1, false
+	}
 	if 2*len(b.keys) >= len(b.index) {
 		b.grow()
 	}
@@ -188,9 +212,7 @@ func (b *batch) locate() (row int, found bool) {
 	off := len(b.arena)
 	b.arena = append(b.arena, b.scratch...)
 	b.keys = append(b.keys, newSpan(off, len(b.scratch)))
-	n := len(b.lay.cols)
-	b.cells = slices.Grow(b.cells, n)[:len(b.cells)+n]
-	cells := b.cells[row*n:]
+	cells := b.extend()
 	pos := 0 // of the key column at hand
 	for k, i := range b.lay.keys {
 		switch b.lay.cols[i].kind {
@@ -206,6 +228,18 @@ func (b *batch) locate() (row int, found bool) {
 		}
 	}
 	return row, false
+}
+
+// extend makes room for one row more, and returns its cells.
+func (b *batch) extend() []uint64 {
+	if b.lay.deletes != nil {
+		b.gone = append(b.gone, false)
+	}
+	n := len(b.lay.cols)
+	b.cells = slices.Grow(b.cells, n)[:len(b.cells)+n]
+	cells := b.cells[len(b.cells)-n:]
+	clear(cells)
+	return cells
 }
 
 // grow doubles the index. It holds half of each hash, which is enough to put
@@ -319,7 +353,7 @@ func clip(s string) string {
 // describe names the row in an error.
 func (b *batch) describe(p unsafe.Pointer, err error) error {
 	var parts []string
-	for _, i := range b.lay.keys {
+	for _, i := range b.lay.telling() {
 		c := &b.lay.cols[i]
 		var v any
 		switch f := unsafe.Add(p, c.offset); c.kind {

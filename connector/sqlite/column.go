@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unsafe"
 )
 
 // kind is how a column's value is kept, bound and compared.
@@ -52,8 +53,12 @@ type layout struct {
 	table string
 	cols  []column
 	keys  []int // indices of the key columns, in the key's order
-	// The upserts of one row and of as many as go together.
-	one, many string
+	// The statements that write one row and as many as go together, and the one
+	// that deletes one.
+	one, many, remove string
+
+	deletes   func(row unsafe.Pointer) bool // nil: no row deletes
+	statement *statement                    // the user's own; nil: ours
 }
 
 // identifier is what a table or a column may be called: names that mean the
@@ -63,6 +68,7 @@ var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
 const identifierRule = "use letters, digits and _, 63 at most, not starting with a digit"
 
+// newLayout is that of an upsert; without a key, of rows that are appended.
 func newLayout(t reflect.Type, table string, key []string) (*layout, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("sqlite: "+format, args...)) }
@@ -101,15 +107,12 @@ func newLayout(t reflect.Type, table string, key []string) (*layout, error) {
 	if len(l.cols) > 2000 {
 		bad("%v has %d columns: SQLite allows 2000", t, len(l.cols))
 	}
-	if len(key) == 0 {
-		bad("table %q: an upsert needs a key: name the columns that tell rows apart", table)
-	}
 	for _, k := range key {
 		if err := l.addKey(k, byName); err != nil {
 			bad("table %q: %w", table, err)
 		}
 	}
-	l.one, l.many = l.upsert(1), l.upsert(together)
+	l.one, l.many, l.remove = l.insert(1), l.insert(together), l.delete()
 	return l, errors.Join(errs...)
 }
 
@@ -203,18 +206,29 @@ func (l *layout) keyNames() []string {
 // quote makes a list of quoted identifiers. identifier lets no quote pass.
 func quote(names ...string) string { return `"` + strings.Join(names, `", "`) + `"` }
 
+// target says what is written.
+func (l *layout) target() string {
+	if l.statement != nil {
+		return fmt.Sprintf("statement %q", clip(l.statement.text))
+	}
+	return fmt.Sprintf("table %q", l.table)
+}
+
 // create is the statement that makes the table.
 func (l *layout) create() string {
 	defs := make([]string, len(l.cols))
 	for i, c := range l.cols {
 		defs[i] = quote(c.name) + " " + c.kind.sqlType()
 	}
+	if len(l.keys) == 0 {
+		return fmt.Sprintf("CREATE TABLE %s (%s)", quote(l.table), strings.Join(defs, ", "))
+	}
 	return fmt.Sprintf("CREATE TABLE %s (%s, PRIMARY KEY (%s)) WITHOUT ROWID",
 		quote(l.table), strings.Join(defs, ", "), quote(l.keyNames()...))
 }
 
-// upsert is the statement that writes n rows of different keys.
-func (l *layout) upsert(n int) string {
+// insert is the statement that writes n rows, of different keys if they have any.
+func (l *layout) insert(n int) string {
 	one := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(l.cols)), ", ") + ")"
 	var sets []string
 	for _, c := range l.cols {
@@ -226,6 +240,31 @@ func (l *layout) upsert(n int) string {
 	if len(sets) > 0 {
 		do = "UPDATE SET " + strings.Join(sets, ", ")
 	}
-	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s ON CONFLICT (%s) DO %s", quote(l.table), quote(l.names()...),
-		strings.TrimSuffix(strings.Repeat(one+", ", n), ", "), quote(l.keyNames()...), do)
+	insert := fmt.Sprintf("INSERT INTO %s (%s) VALUES %s", quote(l.table), quote(l.names()...), strings.TrimSuffix(strings.Repeat(one+", ", n), ", "))
+	if len(l.keys) == 0 {
+		return insert
+	}
+	return fmt.Sprintf("%s ON CONFLICT (%s) DO %s", insert, quote(l.keyNames()...), do)
+}
+
+// delete is the statement that deletes the row of a key.
+func (l *layout) delete() string {
+	where := make([]string, len(l.keys))
+	for i, name := range l.keyNames() {
+		where[i] = quote(name) + " = ?"
+	}
+	return fmt.Sprintf("DELETE FROM %s WHERE %s", quote(l.table), strings.Join(where, " AND "))
+}
+
+// telling are the columns that name a row in an error: its key, or else the
+// first few.
+func (l *layout) telling() []int {
+	if len(l.keys) > 0 {
+		return l.keys
+	}
+	var few []int
+	for i := range min(3, len(l.cols)) {
+		few = append(few, i)
+	}
+	return few
 }

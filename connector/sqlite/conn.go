@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weirstream/weir/internal/sys"
@@ -19,6 +20,7 @@ import (
 const (
 	codeBusy     = 5
 	codeReadOnly = 8
+	codeIO       = 10
 	codeFull     = 13
 	codeCantOpen = 14
 	codeNotADB   = 26
@@ -276,10 +278,29 @@ func explain(path string, err error) error {
 	case codeReadOnly:
 		hint = ": the database can't be written: check the permissions of the file and its folder"
 	case codeFull:
-		hint = ": the disk is full: make room and start again"
+		hint = ": its disk is full"
 	}
 	if strings.Contains(err.Error(), path+hint) {
 		return err // explained already
 	}
-	return fmt.Errorf("sqlite: %s%s: %w", path, hint, err)
+	return onDisk(fmt.Errorf("sqlite: %s%s: %w", path, hint, err))
+}
+
+// diskError is an error of SQLite's that a disk caused, which has the system's
+// number for it too: a job waits for its disks.
+type diskError struct {
+	error
+	number syscall.Errno
+}
+
+func (e diskError) Unwrap() []error { return []error{e.error, e.number} }
+
+func onDisk(err error) error {
+	switch code(err) {
+	case codeFull:
+		return diskError{err, syscall.ENOSPC}
+	case codeIO:
+		return diskError{err, syscall.EIO}
+	}
+	return err
 }

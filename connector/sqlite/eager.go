@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/weirstream/weir/internal/sys"
 )
@@ -66,12 +65,7 @@ func (w eagerWriter[R]) Write(recs []R, _ []int64) error {
 		return err
 	}
 	w.mu.Lock()
-	var err error
-	for i := range recs {
-		if err = w.b.put(unsafe.Pointer(&recs[i])); err != nil {
-			break
-		}
-	}
+	err := putAll(w.b, recs)
 	many := w.b.rows() >= enough
 	w.mu.Unlock()
 	c := w.t.courier

@@ -35,7 +35,7 @@ const (
 	fenceLedger = `UPDATE weir_ledger SET incarnation = ?1, nonce = ?2, job = ?3, updated_at = ?4
 WHERE job_uuid = ?5 AND sink = ?6 AND worker = 0 AND incarnation < ?1`
 	makeLedger = `INSERT INTO weir_ledger (job_uuid, sink, worker, job, tbl, incarnation, nonce, checkpoint, updated_at)
-VALUES (?, ?, 0, ?, '', ?, ?, '', ?)`
+VALUES (?, ?, 0, ?, '', ?, ?, ?, ?)`
 	readLedger    = `SELECT incarnation, nonce, checkpoint FROM weir_ledger WHERE job_uuid = ? AND sink = ? AND worker = 0`
 	foreignLedger = `SELECT job_uuid FROM weir_ledger WHERE job = ? AND sink = ? AND job_uuid <> ? LIMIT 1`
 	// No start of a run that was given up can be newer than this.
@@ -102,7 +102,7 @@ func (p *participant) fenceSink(ctx context.Context, sink string, create bool) (
 	if err != nil {
 		return weir.Ledger{}, err
 	}
-	_, err = p.c.exec(ctx, "make ledger", makeLedger, p.job.UUID, sink, p.job.Name, p.by.Number, p.by.Nonce, now)
+	_, err = p.c.exec(ctx, "make ledger", makeLedger, p.job.UUID, sink, p.job.Name, p.by.Number, p.by.Nonce, "", now)
 	return weir.Ledger{Found: true}, err
 }
 
@@ -116,6 +116,10 @@ func (p *participant) refuseForeign(ctx context.Context, sink string) error {
 	})
 	if err != nil || other == "" {
 		return err
+	}
+	if !p.genesis {
+		return fmt.Errorf("%w: sink %q is new, and %s has results of another run of the job %q under that id (run %s): "+
+			"choose another id, or name another database", weir.ErrRefused, sink, p.path, p.job.Name, other)
 	}
 	return fmt.Errorf("%w: %s already belongs to another run of the job %q (sink %q, run %s), and this run starts "+
 		"from nothing: start with that run's state directory, or name another database, or give those results up with "+

@@ -14,9 +14,17 @@ type ref struct {
 }
 
 // sorted lists the rows of batches in key order, one a key: that of the last
-// batch which has the key.
+// batch which has the key. Rows without a key stay as they are, all of them.
 func sorted(batches []*batch, refs []ref) []ref {
 	refs = refs[:0]
+	if len(batches) > 0 && len(batches[0].lay.keys) == 0 { // in the order of tasks, and as they were written
+		for i, b := range batches {
+			for row := range b.keys {
+				refs = append(refs, ref{0, uint32(i), uint32(row)})
+			}
+		}
+		return refs
+	}
 	var first []byte
 	common := -1
 	for _, b := range batches {

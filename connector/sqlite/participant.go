@@ -29,15 +29,17 @@ type participant struct {
 	tables    []*table
 	job       weir.JobID
 	by        weir.Incarnation
-	create    bool
+	create    bool // the ledger table
+	genesis   bool
 	startOver bool
-	ledgers   map[string]weir.Ledger // what Fence found; nil before it
+	ledgers   map[string]weir.Ledger // what Fence found, and Adopt made; nil before
+	fresh     map[string]bool        // sinks that Adopt made the ledger of
 	follows   bool
 	refs      []ref // scratch
 }
 
 func connect(ctx context.Context, path, name string, eager bool, sinks []string) (*participant, error) {
-	p := &participant{path: path, name: name, eager: eager, sinks: slices.Sorted(slices.Values(sinks))}
+	p := &participant{path: path, name: name, eager: eager, sinks: slices.Sorted(slices.Values(sinks)), fresh: map[string]bool{}}
 	there, err := exists(path)
 	if err == nil && there {
 		p.c, err = dial(ctx, path, false)
@@ -83,6 +85,9 @@ func (p *participant) attach(ctx context.Context, sink string, l *layout, limit 
 // ensure looks at a sink's table, or creates it where nothing of it can have
 // been committed. It runs in a transaction.
 func (p *participant) ensure(ctx context.Context, t *table) error {
+	if t.layout.statement != nil {
+		return p.ensureStatement(ctx, t)
+	}
 	there, err := p.c.checkTable(ctx, t.layout)
 	ledger := p.ledgers[t.sink]
 	if err != nil || !ledger.Found {
@@ -91,11 +96,26 @@ func (p *participant) ensure(ctx context.Context, t *table) error {
 	if err := p.claimTable(ctx, t); err != nil || there {
 		return err
 	}
-	if !ledger.ID.IsZero() {
+	if !ledger.ID.IsZero() && !p.fresh[t.sink] {
 		return fmt.Errorf("%w: the table %q is gone from %s, but its ledger says that rows up to checkpoint %s were "+
 			"committed: restore the database from a backup, or start over with --start-over (StartOver)", weir.ErrRefused, t.layout.table, p.path, ledger.ID)
 	}
 	return p.c.run(ctx, "create table", t.layout.create())
+}
+
+// ensureStatement sets up what a statement needs, where nothing of it can have
+// been committed, and checks that it fits. It runs in a transaction.
+func (p *participant) ensureStatement(ctx context.Context, t *table) error {
+	ledger := p.ledgers[t.sink]
+	if !ledger.Found {
+		return nil
+	}
+	if setup := t.layout.statement.setup; setup != "" && (ledger.ID.IsZero() || p.fresh[t.sink]) {
+		if err := p.c.run(ctx, "set up", setup); err != nil {
+			return fmt.Errorf("%w: set up what the statement of sink %q needs in %s: %w", weir.ErrRefused, t.sink, p.path, err)
+		}
+	}
+	return p.c.checkStatement(ctx, t.layout.statement)
 }
 
 // Fence claims the ledgers of all sinks in one transaction.
@@ -105,7 +125,7 @@ func (p *participant) Fence(ctx context.Context, f weir.Fence) (map[string]weir.
 	if p.err != nil {
 		return nil, p.err
 	}
-	p.job, p.by, p.create, p.startOver = f.Job, f.By, f.Create, f.StartOver
+	p.job, p.by, p.create, p.genesis, p.startOver = f.Job, f.By, f.Create, f.Create, f.StartOver
 	if p.c == nil && f.Create {
 		var err error
 		if p.c, err = dial(ctx, p.path, true); err != nil {
@@ -122,6 +142,13 @@ func (p *participant) Fence(ctx context.Context, f weir.Fence) (map[string]weir.
 		}
 		for _, sink := range p.sinks {
 			ledger, err := p.fenceSink(ctx, sink, f.Create)
+			if err != nil {
+				return err
+			}
+			p.ledgers[sink] = ledger
+		}
+		for _, sink := range f.Former {
+			ledger, err := p.fenceSink(ctx, sink, false)
 			if err != nil {
 				return err
 			}
@@ -154,6 +181,14 @@ func (p *participant) Follow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.follows = true
+}
+
+// Probe implements weir.Prober.
+func (p *participant) Probe(ctx context.Context) error {
+	if err := probe(ctx, p.path); err != nil {
+		return fmt.Errorf("sqlite: the disk of %s: %w", p.path, err)
+	}
+	return nil
 }
 
 // Prepare confirms eager rows; transactional ones stay sealed in memory.
@@ -233,7 +268,7 @@ func (p *participant) writeEpoch(ctx context.Context, c weir.Commit) error {
 
 func (p *participant) writeBatches(ctx context.Context, t *table, batches []*batch) error {
 	p.refs = sorted(batches, p.refs)
-	return p.c.upsert(ctx, t.layout, batchRows{batches, p.refs})
+	return p.c.write(ctx, t.layout, batchRows{batches, p.refs})
 }
 
 // Flush waits for eager rows.

@@ -1,11 +1,15 @@
 package sqlite
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/weirstream/weir/internal/sys"
 )
 
 // resolve makes one spelling of all spellings of a path: absolute, with links
@@ -42,6 +46,25 @@ func resolve(path string) (string, error) {
 		path = to
 	}
 	return "", fmt.Errorf("sqlite: %q leads through too many links", path)
+}
+
+// probeSize is as much as a small transaction writes.
+const probeSize = 64 << 10
+
+// probe finds out whether the disk of a database takes writes: a file beside it
+// is written and removed again.
+func probe(ctx context.Context, path string) error {
+	if _, err := exists(path); err != nil {
+		return err
+	}
+	return call(ctx, "probe", func() error {
+		files, err := sys.OpenFiles(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		name := "." + filepath.Base(path) + "-probe-" + rand.Text()[:8]
+		return errors.Join(sys.ProbeDisk(files, name, probeSize), files.Close())
+	})
 }
 
 // exists reports whether there is a database file. A missing folder is an

@@ -57,7 +57,7 @@ func (c *conn) checkTable(ctx context.Context, l *layout) (bool, error) {
 		return false, err
 	}
 	if kind != "table" {
-		diffs = append(diffs, fmt.Sprintf("it is a %s, and rows can be upserted into a table only", kind))
+		diffs = append(diffs, fmt.Sprintf("it is a %s, and rows can be written into a table only", kind))
 	}
 	collations, err := c.collations(ctx, l.table)
 	if err != nil {
@@ -107,7 +107,7 @@ func compare(l *layout, have map[string]found) []string {
 				c.name, f.declared, c.kind.sqlType()))
 		}
 		delete(have, strings.ToLower(c.name))
-		if ok && (f.pk > 0) != c.key {
+		if ok && len(l.keys) > 0 && (f.pk > 0) != c.key {
 			what := "is in the table's primary key, but not in the sink's key"
 			if c.key {
 				what = "is in the sink's key, but not in the table's primary key"
@@ -118,6 +118,8 @@ func compare(l *layout, have map[string]found) []string {
 	var rest []string
 	for _, f := range have {
 		switch {
+		case f.pk > 0 && len(l.keys) == 0 && strings.EqualFold(f.declared, "INTEGER"):
+			// SQLite numbers the rows that are appended.
 		case f.pk > 0:
 			rest = append(rest, fmt.Sprintf("column %q: is in the table's primary key, but not a column of the rows", f.name))
 		case f.notNull && !f.byDefault && f.hidden == 0:

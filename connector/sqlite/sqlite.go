@@ -12,10 +12,12 @@
 // empty one) and time.Time as TEXT: RFC 3339 in UTC, whole seconds as
 // 2026-01-01T00:00:00Z, a fraction only where there is one.
 //
-// A value that would come back as another one stops the job and names the row
-// and the column: an unsigned integer above 9223372036854775807, a float that
+// A value that would come back as another one rejects its row, which stops the
+// job and names the row and the column, or goes to the dead letters: an unsigned integer above 9223372036854775807, a float that
 // is not a number (SQLite would store NULL), a text that holds a NUL byte or
-// isn't valid UTF-8, a time outside the years 0 to 9999.
+// isn't valid UTF-8, a time outside the years 0 to 9999. So does a row above
+// SQLite's limit of 1 GB. What the table itself refuses (a constraint, a trigger) is
+// found out when the epoch commits, and always stops the job.
 //
 // # Keys
 //
@@ -25,6 +27,13 @@
 // they do behind a keyed step; where two tasks write the same key in one
 // epoch, or two sinks write it into the same table, it is undefined which of
 // them wins.
+//
+// # Operations
+//
+// An Upsert writes rows and, with Deletes, deletes them; an Append adds every row
+// as one of its own; a Statement runs the user's own SQL for each row. All of them
+// belong to the transaction that commits the checkpoint, and so may even be
+// increments. Only an Upsert can be eager.
 //
 // # Tables
 //
@@ -47,6 +56,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"unsafe"
 
 	"github.com/weirstream/weir"
 )
@@ -57,7 +67,8 @@ const (
 	defaultBytes = 16 << 20
 )
 
-// Sink is an upsert into one table; its methods return changed copies.
+// Sink writes rows into a database, as Upsert, Append or Statement says; its
+// methods return changed copies.
 type Sink[R any] struct {
 	path   string // absolute, links resolved
 	layout *layout
@@ -81,12 +92,76 @@ type limit struct {
 // All sinks of one database commit in one transaction, however its path is
 // spelled.
 func Upsert[R any](path, table string, key ...string) Sink[R] {
-	s := Sink[R]{limit: limit{defaultRows, defaultBytes}}
+	l, err := newLayout(reflect.TypeFor[R](), table, key)
+	if err == nil && len(key) == 0 {
+		err = fmt.Errorf("sqlite: table %q: an upsert needs a key: name the columns that tell rows apart, or use Append", table)
+	}
+	return newSink[R](path, l, err)
+}
+
+// Append writes every row as one of its own, into a table without a key of
+// Weir's, in the order of each task. The table is created when missing; one that
+// exists may number its rows (INTEGER PRIMARY KEY). Rows are right because they
+// are committed with their checkpoint: an eager Append is refused.
+func Append[R any](path, table string) Sink[R] {
+	l, err := newLayout(reflect.TypeFor[R](), table, nil)
+	return newSink[R](path, l, err)
+}
+
+// Statement runs one SQL statement of the user's own for every row, in the order
+// of each task, in the transaction that commits the checkpoint. Its parameters
+// are columns of the row, as in
+//
+//	UPDATE account SET clicks = clicks + :n WHERE id = :account
+//
+// Here an increment is safe: it counts if and only if its checkpoint does.
+// Whatever the statement needs must exist, or be made by Setup. Weir doesn't know
+// which tables it writes, so it doesn't notice that another job writes them, too.
+func Statement[R any](path, sql string) Sink[R] {
+	l, err := newStatement(reflect.TypeFor[R](), sql)
+	return newSink[R](path, l, err)
+}
+
+func newSink[R any](path string, l *layout, err error) Sink[R] {
+	s := Sink[R]{limit: limit{defaultRows, defaultBytes}, layout: l}
 	var pathErr error
 	s.path, pathErr = resolve(path)
-	var layoutErr error
-	s.layout, layoutErr = newLayout(reflect.TypeFor[R](), table, key)
-	s.err = errors.Join(pathErr, layoutErr)
+	s.err = errors.Join(pathErr, err)
+	return s
+}
+
+// Deletes makes the rows for which gone is true delete the row with their key
+// instead of writing it: only their key columns matter. Of several rows with one
+// key in an epoch the last counts, whether it writes or deletes. Only an Upsert
+// can have it.
+func (s Sink[R]) Deletes(gone func(R) bool) Sink[R] {
+	switch {
+	case s.layout == nil:
+		return s
+	case gone == nil:
+		s.err = errors.Join(s.err, errors.New("sqlite: Deletes was given no function"))
+		return s
+	case len(s.layout.keys) == 0:
+		s.err = errors.Join(s.err, errors.New("sqlite: only the rows of an Upsert have a key to be deleted by"))
+		return s
+	}
+	l := *s.layout
+	l.deletes = func(row unsafe.Pointer) bool { return gone(*(*R)(row)) }
+	s.layout = &l
+	return s
+}
+
+// Setup names SQL that makes what a Statement needs, such as CREATE TABLE IF NOT
+// EXISTS. It is run when the job first starts, in the transaction that makes its
+// ledger; it may be run again.
+func (s Sink[R]) Setup(sql string) Sink[R] {
+	if s.layout == nil || s.layout.statement == nil {
+		s.err = errors.Join(s.err, errors.New("sqlite: Setup is for a Statement; other tables are created as they are needed"))
+		return s
+	}
+	l, own := *s.layout, *s.layout.statement
+	own.setup, l.statement = sql, &own
+	s.layout = &l
 	return s
 }
 
@@ -94,6 +169,9 @@ func Upsert[R any](path, table string, key ...string) Sink[R] {
 // and not with their epoch: readers see results early, and after a crash the
 // same rows are written again. An incarnation that was superseded can't write.
 func (s Sink[R]) Eager() Sink[R] {
+	if s.layout != nil && len(s.layout.keys) == 0 {
+		s.err = errors.Join(s.err, errors.New("sqlite: only an Upsert can be eager: after a crash rows are written again, and without a key they would be there twice"))
+	}
 	s.eager = true
 	return s
 }
@@ -117,23 +195,24 @@ func (s Sink[R]) Spec() weir.SinkSpec {
 	if s.err != nil {
 		return weir.SinkSpec{Kind: weir.Transactional, Target: "sqlite: " + s.err.Error()}
 	}
-	key := strings.Join(s.layout.keyNames(), ", ")
 	spec := weir.SinkSpec{
 		Kind:        weir.Transactional,
-		Target:      fmt.Sprintf("table %q in %s", s.layout.table, filepath.Base(s.path)),
+		Target:      s.layout.target() + " in " + filepath.Base(s.path),
 		Participant: s.name(),
+		Place:       strings.ToLower(s.layout.table), // names have no case in SQLite
 		Readers:     "an epoch's rows and its ledger row appear in one database transaction",
 		Needs: []string{
 			"the table " + ledgerTable + " stays in the same database as the rows",
 			"synchronous=FULL, which this sink sets for itself",
 		},
 	}
+	spec.Appends = len(s.layout.keys) == 0
 	if s.eager {
 		spec.Kind = weir.Idempotent
 		spec.Readers = "rows as soon as they are computed; after a crash the same rows are written again, " +
 			"and are right once the replay has passed the crash"
 		// Which steps upstream could compute other rows follows from the job.
-		spec.Needs = []string{"a unique key per row", "the key is (" + key + "), in the rows and in the table"}
+		spec.Needs = []string{"a unique key per row", "the key is (" + strings.Join(s.layout.keyNames(), ", ") + "), in the rows and in the table"}
 	}
 	return spec
 }
@@ -186,5 +265,8 @@ func (s Sink[R]) Scratch(dir string) (weir.Sink[R], func(context.Context) ([]R, 
 		return nil, nil, fmt.Errorf("sqlite: the scratch database would be %s itself: name another folder", path)
 	}
 	s.path = path
+	if s.layout.statement != nil {
+		return nil, nil, errors.New("sqlite: what a Statement writes can't be read back: which table it is isn't known")
+	}
 	return s, func(ctx context.Context) ([]R, error) { return readRows[R](ctx, path, s.layout) }, nil
 }

@@ -26,7 +26,8 @@ func conformance(eager bool) connectortest.SinkUnderTest {
 			s := sink(dir, target)
 			return readRows[connectortest.Row](ctx, s.path, s.layout)
 		},
-		Upserts: true,
+		Upserts:  true,
+		Rejected: []connectortest.Row{{Key: "a\x00b"}, {Key: "\xff"}, {Key: "k", Note: "\xc3("}},
 	}
 }
 

@@ -17,8 +17,10 @@ import (
 //	uvarint  number of sinks; for each:
 //	  text     id of the sink
 //	  uvarint  number of columns; for each its name as a text and its kind as a byte
-//	  uvarint  number of rows; for each its values in the order of the columns:
-//	             numbers as 8 bytes (floats as their bits), texts and blobs as texts
+//	  uvarint  number of rows; for each a byte, 1 if it deletes and else 0, and its
+//	             values in the order of the columns, of a row that deletes the
+//	             key's only: numbers as 8 bytes (floats as their bits), texts and
+//	             blobs as texts
 //
 // A text is a uvarint length and as many bytes.
 const stagedVersion = 1
@@ -37,7 +39,15 @@ func (p *participant) stage(epoch int64) []byte {
 		out = binary.AppendUvarint(out, uint64(len(p.refs)))
 		rows := batchRows{batches, p.refs}
 		for row := range p.refs {
+			gone := rows.gone(row)
+			out = append(out, 0)
+			if gone {
+				out[len(out)-1] = 1
+			}
 			for col := range t.layout.cols {
+				if gone && !t.layout.cols[col].key {
+					continue
+				}
 				switch v := rows.value(row, col).(type) {
 				case int64:
 					out = binary.LittleEndian.AppendUint64(out, uint64(v))
@@ -60,11 +70,13 @@ func appendText[T string | []byte](out []byte, v T) []byte {
 
 // stagedRows are rows as values, one after the other.
 type stagedRows struct {
-	values []driver.Value
-	cols   int
+	values  []driver.Value
+	deletes []bool
+	cols    int
 }
 
-func (r stagedRows) len() int                        { return len(r.values) / r.cols }
+func (r stagedRows) len() int                        { return len(r.deletes) }
+func (r stagedRows) gone(row int) bool               { return r.deletes[row] }
 func (r stagedRows) value(row, col int) driver.Value { return r.values[row*r.cols+col] }
 
 // staged is the rows of one sink.
@@ -80,7 +92,7 @@ func (p *participant) writeStaged(ctx context.Context, b []byte) error {
 		return err
 	}
 	for _, s := range all {
-		if err := p.c.upsert(ctx, s.t.layout, s.rows); err != nil {
+		if err := p.c.write(ctx, s.t.layout, s.rows); err != nil {
 			return err
 		}
 	}
@@ -165,12 +177,22 @@ func (d *decoder) rows(t *table) (stagedRows, error) {
 	}
 	r := stagedRows{cols: len(l.cols)}
 	for n := d.uvarint(); n > 0 && !d.bad; n-- {
+		gone := d.byte()
+		if gone > 1 {
+			d.bad, d.b = true, nil
+			break
+		}
+		r.deletes = append(r.deletes, gone == 1)
 		for i := range l.cols {
-			r.values = append(r.values, d.value(l.cols[i].kind))
+			var v driver.Value
+			if gone == 0 || l.cols[i].key {
+				v = d.value(l.cols[i].kind)
+			}
+			r.values = append(r.values, v)
 		}
 	}
 	if d.bad {
-		r.values = nil
+		r.values, r.deletes = nil, nil
 	}
 	return r, nil
 }

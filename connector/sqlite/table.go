@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"sync"
 	"unsafe"
@@ -103,15 +104,34 @@ type writer[R any] struct {
 	b    *batch
 }
 
-// Write adds rows; the last one of a key stays.
-func (w *writer[R]) Write(recs []R, _ []int64) error {
+// Write adds rows; the last one of a key stays. A row that can't be kept as it
+// is is rejected.
+func (w *writer[R]) Write(recs []R, _ []int64) error { return putAll(w.b, recs) }
+
+// putAll adds rows up to the first that the batch doesn't take.
+func putAll[R any](b *batch, recs []R) error {
 	for i := range recs {
-		if err := w.b.put(unsafe.Pointer(&recs[i])); err != nil {
-			return err
+		if err := b.put(unsafe.Pointer(&recs[i])); err != nil {
+			if errors.Is(err, errTooMuch) {
+				return err // of all rows together
+			}
+			return rejection{err, i}
 		}
 	}
 	return nil
 }
+
+// rejection is the error of one row of a Write.
+type rejection struct {
+	error
+	row int
+}
+
+// Rejected is the row's index.
+func (r rejection) Rejected() int { return r.row }
+func (r rejection) Unwrap() error { return r.error }
+
+var _ weir.Rejection = rejection{}
 
 // Seal gives the rows to the epoch.
 func (w *writer[R]) Seal(epoch int64) error {
