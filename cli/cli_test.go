@@ -117,7 +117,7 @@ func TestExitCodes(t *testing.T) {
 
 func TestExitCodeOfEachClass(t *testing.T) {
 	for err, want := range map[error]int{
-		weir.ErrDeclaration: ExitUsage, weir.ErrInput: ExitInput, weir.ErrGrown: ExitRefused, weir.ErrRefused: ExitRefused,
+		weir.ErrDeclaration: ExitUsage, weir.ErrStateMemory: ExitMemory, weir.ErrInput: ExitInput, weir.ErrGrown: ExitRefused, weir.ErrRefused: ExitRefused,
 		weir.ErrCorrupt: ExitCorrupt, weir.ErrFenced: ExitFenced, weir.ErrLocked: ExitLocked, context.DeadlineExceeded: ExitFailed,
 	} {
 		if got := exitCode(fmt.Errorf("job: %w", err)); got != want {

@@ -11,12 +11,13 @@ import (
 const (
 	ExitOK      = 0   // done, or stopped politely; a verdict: it holds
 	ExitVerdict = 1   // a verdict: it doesn't hold
-	ExitUsage   = 2   // the command line or the job's declaration; a verdict couldn't be reached
+	ExitUsage   = 2   // the command line, what it asks for, or the job's declaration; a verdict couldn't be reached
 	ExitInput   = 10  // bad input, or a user function failed
 	ExitRefused = 11  // state directory, ledgers, input and job don't belong together
 	ExitCorrupt = 12  // a file of the state directory isn't what was written
 	ExitFenced  = 13  // a newer incarnation of the job has started
 	ExitLocked  = 14  // another process runs the job
+	ExitMemory  = 16  // state has reached its memory budget
 	ExitFailed  = 15  // anything else: a disk, a database
 	ExitSignal  = 130 // a second signal
 )
@@ -28,7 +29,11 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &usage), errors.Is(err, weir.ErrDeclaration):
+	case errors.Is(err, errVerdict):
+		return ExitVerdict
+	case errors.Is(err, errInterrupted):
+		return ExitSignal
+	case errors.As(err, &usage), errors.Is(err, weir.ErrDeclaration), errors.Is(err, weir.ErrUnknown):
 		return ExitUsage
 	case errors.Is(err, weir.ErrFenced):
 		return ExitFenced
@@ -38,6 +43,8 @@ func exitCode(err error) int {
 		return ExitCorrupt
 	case errors.Is(err, weir.ErrRefused), errors.Is(err, weir.ErrGrown):
 		return ExitRefused
+	case errors.Is(err, weir.ErrStateMemory):
+		return ExitMemory
 	case errors.Is(err, weir.ErrInput):
 		return ExitInput
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func (a *app) explainCommand() *cobra.Command {
-	return a.verb("explain", "say what each sink's readers will see, and under which conditions",
+	return a.view("explain", "say what each sink's readers will see, and under which conditions",
 		func(c *cobra.Command, job *weir.Job, _ *engine, opts []weir.RunOption) error {
 			e, err := job.Explain(c.Context(), opts...)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,9 @@ type engine struct {
 	retain      int
 	takeover    bool
 	startOver   bool
+	drop        []string
+	restarts    int
+	stateMemory byteSize
 	progress    time.Duration
 	logLevel    string
 	logFormat   string
@@ -36,6 +40,9 @@ func (e *engine) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&e.retain, "retain", 10, "checkpoints kept [WEIR_RETAIN]")
 	fs.BoolVar(&e.takeover, "takeover", false, "start although another process holds the state folder, and fence it [WEIR_TAKEOVER]")
 	fs.BoolVar(&e.startOver, "start-over", false, "give up the checkpoints and begin from nothing; rows already written stay [WEIR_START_OVER]")
+	fs.StringSliceVar(&e.drop, "drop", nil, "id of a step, source or sink that is gone from the job: give up what there is of it; may be given more than once [WEIR_DROP]")
+	fs.IntVar(&e.restarts, "restarts", 5, "recoveries in place in a row after errors that may pass; 0: none, not even when a disk is full [WEIR_RESTARTS]")
+	fs.Var(&e.stateMemory, "state-memory", "the most memory that state may take, such as 4GiB; reaching it ends the run; 0: no limit [WEIR_STATE_MEMORY]")
 	fs.DurationVar(&e.progress, "progress", time.Second, "time between progress lines; 0: none [WEIR_PROGRESS]")
 	fs.StringVar(&e.logLevel, "log-level", "warn", "debug, info, warn or error [WEIR_LOG_LEVEL]")
 	fs.StringVar(&e.logFormat, "log-format", "text", "text or json [WEIR_LOG_FORMAT]")
@@ -43,7 +50,7 @@ func (e *engine) flags(fs *pflag.FlagSet) {
 
 // options turns the flags into options of Run.
 func (e *engine) options(fs *pflag.FlagSet) ([]weir.RunOption, error) {
-	opts := []weir.RunOption{weir.Interval(e.interval), weir.Retain(e.retain)}
+	opts := []weir.RunOption{weir.Interval(e.interval), weir.Retain(e.retain), weir.Restarts(e.restarts), weir.StateMemory(int64(e.stateMemory))}
 	if e.records != 0 {
 		if fs.Changed("checkpoint-interval") {
 			return nil, usageError{errors.New("--checkpoint-interval and --checkpoint-records exclude each other")}
@@ -64,6 +71,9 @@ func (e *engine) options(fs *pflag.FlagSet) ([]weir.RunOption, error) {
 	}
 	if e.startOver {
 		opts = append(opts, weir.StartOver())
+	}
+	if len(e.drop) > 0 {
+		opts = append(opts, weir.Drop(e.drop...))
 	}
 	return opts, nil
 }
@@ -86,16 +96,37 @@ func (a *app) logger(e *engine) (*slog.Logger, error) {
 	return nil, usageError{fmt.Errorf("--log-format %q: it must be text or json", e.logFormat)}
 }
 
-// verb makes a command that works on the job.
-func (a *app) verb(use, short string, do func(c *cobra.Command, job *weir.Job, e *engine, opts []weir.RunOption) error) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return usageError{fmt.Errorf("%s takes no arguments: %q", use, args)}
-		}
-		return nil
-	}}
+// act is what a verb does with the job, once its flags are read.
+type act func(c *cobra.Command, job *weir.Job, e *engine, opts []weir.RunOption) error
+
+// verb makes a command that runs the job, with the flags that every job has.
+func (a *app) verb(use, short string, do act) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: noArgs}
 	e := &engine{}
 	e.flags(c.Flags())
+	return a.bind(c, e, false, do)
+}
+
+// view makes a command that only looks: at the job as declared, at its store. It
+// runs nothing, so a parameter that the job needs may be missing: the job is then
+// declared twice, with other guesses, and what differs isn't believed.
+func (a *app) view(use, short string, do act) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: noArgs}
+	e := &engine{}
+	e.flags(c.Flags())
+	return a.bind(c, e, true, do)
+}
+
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no arguments: %q", c.Name(), args)}
+	}
+	return nil
+}
+
+// bind gives a command, whose own flags are all there, the job's parameters and
+// what it does. looks: it runs nothing.
+func (a *app) bind(c *cobra.Command, e *engine, looks bool, do act) *cobra.Command {
 	learn := &Params{}
 	a.build(learn)
 	for _, d := range learn.declared {
@@ -111,7 +142,7 @@ func (a *app) verb(use, short string, do func(c *cobra.Command, job *weir.Job, e
 		if err := a.fromEnv(c.Flags(), learn); err != nil {
 			return err
 		}
-		p := &Params{values: learn.given(c.Flags(), a.getenv)}
+		p := &Params{values: learn.given(c.Flags(), a.getenv), lenient: looks, guess: "not-given"}
 		job := a.build(p)
 		if len(p.errs) > 0 {
 			return usageError{errors.Join(p.errs...)}
@@ -119,6 +150,12 @@ func (a *app) verb(use, short string, do func(c *cobra.Command, job *weir.Job, e
 		opts, err := e.options(c.Flags())
 		if err != nil {
 			return err
+		}
+		for _, name := range p.missing {
+			others := maps.Clone(p.values)
+			others[name] = "nor-is-this"
+			other := a.build(&Params{values: others, lenient: true, guess: p.guess})
+			opts = append(opts, weir.Guessed(other, "--"+name+" isn't given"))
 		}
 		return do(c, job, e, opts)
 	}

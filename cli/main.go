@@ -21,11 +21,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weirstream/weir"
 )
 
-// Build declares a job from its parameters. It is called twice: first to learn
+// Build declares a job from its parameters. It is called more than once: first to learn
 // which parameters there are, with their defaults, and then with their values.
 // So it must do nothing but declare.
 type Build func(p *Params) *weir.Job
@@ -46,11 +47,16 @@ func WithCommand(c *cobra.Command) Option {
 // --log-level and above to the standard error.
 func WithLogger(l *slog.Logger) Option { return option(func(a *app) { a.log = l }) }
 
+// WithTracer makes spans of a run, as [weir.Tracer] tells. The default is none.
+func WithTracer(t trace.Tracer) Option { return option(func(a *app) { a.tracer = t }) }
+
 // app is one invocation of the binary.
 type app struct {
 	build  Build
 	extra  []*cobra.Command
 	log    *slog.Logger
+	tracer trace.Tracer
+	stdin  io.Reader // of a person; nil: nobody can be asked
 	stdout io.Writer
 	stderr io.Writer
 	getenv func(string) (string, bool)
@@ -60,7 +66,7 @@ type app struct {
 // the Exit constants. SIGINT and SIGTERM stop a run politely: it takes a last
 // checkpoint and exits with 0. A second signal exits at once with 130.
 func Main(build Build, opts ...Option) {
-	a := &app{build: build, stdout: os.Stdout, stderr: os.Stderr, getenv: os.LookupEnv}
+	a := &app{build: build, stdin: terminal(os.Stdin), stdout: os.Stdout, stderr: newScreen(os.Stderr), getenv: os.LookupEnv}
 	for _, o := range opts {
 		o.apply(a)
 	}
@@ -97,6 +103,9 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		return ExitOK
 	}
 	var usage usageError
+	if errors.Is(err, errVerdict) {
+		return exitCode(err)
+	}
 	fmt.Fprintf(a.stderr, "error: %v\n", err)
 	if errors.As(err, &usage) {
 		fmt.Fprintf(a.stderr, "see '%s --help'\n", root.Name())
@@ -113,7 +122,7 @@ func (a *app) command() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(a.runCommand(), a.explainCommand())
+	root.AddCommand(a.runCommand(), a.explainCommand(), a.planCommand(), a.checkpointsCommand())
 	root.AddCommand(a.extra...)
 	root.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {

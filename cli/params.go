@@ -16,6 +16,9 @@ import (
 type Params struct {
 	declared []*param
 	values   map[string]string // nil while the parameters are being learned
+	lenient  bool              // for a verb that runs nothing: what is needed may be missing
+	guess    string            // lenient: what stands for it
+	missing  []string
 	errs     []error
 }
 
@@ -25,7 +28,9 @@ type param struct {
 	required             bool
 }
 
-// Need declares a parameter without a default.
+// Need declares a parameter without a default. It is empty while the parameters
+// are learned. For a verb that only looks at the job or its store it may be
+// missing, and is then a text that stands for it.
 func (p *Params) Need(name, help string) string {
 	return p.declare(&param{name: name, help: help, kind: "string", required: true})
 }
@@ -86,7 +91,12 @@ func (p *Params) declare(d *param) string {
 	if v, ok := p.values[d.name]; ok {
 		return v
 	}
-	if d.required && p.values != nil {
+	switch {
+	case !d.required || p.values == nil:
+	case p.lenient:
+		p.missing = append(p.missing, d.name)
+		return p.guess
+	default:
 		p.errs = append(p.errs, fmt.Errorf("--%s (or %s) is missing: %s", d.name, envName(d.name), d.help))
 	}
 	return d.fallback

@@ -13,7 +13,7 @@ import (
 )
 
 // printer writes what a person wants to know of a run. Control's goroutine
-// calls started, committed and waiting, the verb's the rest.
+// calls started, committed, waiting and restarting, the verb's the rest.
 type printer struct {
 	w   io.Writer
 	now func() time.Time
@@ -46,6 +46,10 @@ func (p *printer) committed(c weir.Checkpoint) {
 
 func (p *printer) waiting(what string) { fmt.Fprintf(p.w, "waiting: %s\n", what) }
 
+func (p *printer) restarting(r weir.Restart) {
+	fmt.Fprintf(p.w, "failed (%s), restart %d in %s: %v\n", r.Reason, r.Attempt, short(r.Wait), r.Err)
+}
+
 // progress prints one line: speed, position, watermark, late records, the last
 // checkpoint.
 func (p *printer) progress(pr weir.Progress) {
@@ -58,7 +62,7 @@ func (p *printer) progress(pr weir.Progress) {
 	speed := float64(pr.Records-p.mu.records) / now.Sub(p.mu.at).Seconds()
 	p.mu.records, p.mu.at = max(p.mu.records, pr.Records), now
 	fmt.Fprintf(p.w, "%s  %s rec/s  %s  watermark %s  late %s  %s\n", now.UTC().Format("15:04:05"),
-		count(int64(max(0, speed))), position(pr), watermark(pr), late(pr.Late), p.checkpoint(now))
+		count(int64(max(0, speed))), position(pr), watermark(pr, now), late(pr.Late), p.checkpoint(now))
 }
 
 func (p *printer) checkpoint(now time.Time) string {
@@ -81,23 +85,17 @@ func position(pr weir.Progress) string {
 	return fmt.Sprintf("%s records, %d %%", count(pr.Records), done*100/total)
 }
 
-// watermark is the lowest of the splits that have not ended.
-func watermark(pr weir.Progress) string {
-	var low time.Time
-	open := false
-	for _, s := range pr.Splits {
-		if s.Ended || s.Idle {
-			continue
-		}
-		if !open || s.Watermark.Before(low) {
-			low = s.Watermark
-		}
-		open = true
+// watermark is the lowest of the splits that have not ended, and which split
+// holds it back, once it has stood still for a while.
+func watermark(pr weir.Progress, now time.Time) string {
+	held, ok := heldBy(pr.Splits)
+	if !ok {
+		return resting(pr.Splits)
 	}
-	if !open {
-		return "at the end"
+	if still := stalled(held, now); still >= noteworthy {
+		return fmt.Sprintf("%s (held back for %s by split %s of %s)", clockTime(held.Watermark), ago(still), held.Split, held.Source)
 	}
-	return clockTime(low)
+	return clockTime(held.Watermark)
 }
 
 func late(by map[string]int64) string {
@@ -153,5 +151,8 @@ func size(n int64) string {
 	case n < 1<<20:
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	if n < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
 }

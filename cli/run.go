@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,41 +13,84 @@ import (
 )
 
 func (a *app) runCommand() *cobra.Command {
-	return a.verb("run", "run the job: from the start, or where its last checkpoint stands", a.run)
+	c := &cobra.Command{Use: "run", Short: "run the job: from the start, or where its last checkpoint stands", Args: noArgs}
+	e, w := &engine{}, &watch{}
+	e.flags(c.Flags())
+	w.flags(c.Flags())
+	return a.bind(c, e, false, func(c *cobra.Command, job *weir.Job, e *engine, opts []weir.RunOption) error {
+		return a.run(c.Context(), job, e, w, opts)
+	})
 }
 
-// run runs the job and prints a progress line now and then.
-func (a *app) run(c *cobra.Command, job *weir.Job, e *engine, opts []weir.RunOption) error {
+// run runs the job and shows how it is doing: a view that is kept up to date, or
+// a line now and then, and pages for machines if they were asked for.
+func (a *app) run(ctx context.Context, job *weir.Job, e *engine, w *watch, opts []weir.RunOption) (err error) {
+	addr, err := w.check()
+	if err != nil {
+		return err
+	}
+	screen := a.liveScreen(w, e) // it may take the place of a.stderr
 	log, err := a.logger(e)
 	if err != nil {
 		return err
 	}
+	var lis net.Listener
+	if addr != "" {
+		if lis, err = listen(ctx, addr); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.stderr, "metrics: http://%s/metrics\n", lis.Addr())
+	}
 	p := &printer{w: a.stderr, now: time.Now}
-	opts = append(opts, weir.Logger(log), weir.OnStart(p.started), weir.OnCheckpoint(p.committed), weir.OnWait(p.waiting))
+	opts = append(opts, weir.Logger(log), weir.Tracer(a.tracer), weir.OnStart(p.started), weir.OnCheckpoint(p.committed),
+		weir.OnWait(p.waiting), weir.OnRestart(p.restarting))
 	began := time.Now()
-	running := job.Start(c.Context(), opts...)
+	running := job.Start(ctx, opts...)
+	if lis != nil {
+		s := serve(lis, running.Metrics, maxAge(w.readyAge, e.interval, e.records != 0), w.pprof)
+		defer func() { err = errors.Join(err, s.close()) }()
+	}
+	show, leave := func() error { p.progress(running.Progress()); return nil }, func() {}
+	if screen != nil {
+		l := &live{screen: screen, style: a.style(), running: running}
+		show, leave = l.update, func() { _ = l.update(); screen.leave() }
+	}
+	err = follow(running, show, e.progress)
+	leave()
+	if err == nil {
+		p.ended(running.Progress(), time.Since(began), ctx.Err() != nil)
+	}
+	return err
+}
+
+// follow shows how the job is doing until it ends.
+func follow(running *weir.Running, show func() error, every time.Duration) error {
 	ended := make(chan error, 1)
 	go func() { ended <- running.Wait() }()
 	var tick <-chan time.Time
-	if e.progress > 0 {
-		t := time.NewTicker(e.progress)
+	if every > 0 {
+		t := time.NewTicker(every)
 		defer t.Stop()
 		tick = t.C
-		running.Progress() // asks for the first figures
 	}
+	// The sources answer when they are asked next: somebody must ask now and then.
+	pulse := time.NewTicker(fresh)
+	defer pulse.Stop()
+	running.Progress()
 	for {
 		select {
+		case <-pulse.C:
+			running.Progress()
 		case <-tick:
-			p.progress(running.Progress())
+			_ = show() // who can't see it can't be told either
 		case err := <-ended:
-			if err != nil {
-				return err
-			}
-			p.ended(running.Progress(), time.Since(began), c.Context().Err() != nil)
-			return nil
+			return err
 		}
 	}
 }
+
+// fresh is how old the figures of the splits are at most.
+const fresh = 500 * time.Millisecond
 
 // clockTime is how event times are printed in progress lines.
 func clockTime(t time.Time) string {
