@@ -44,6 +44,8 @@ type result struct {
 func rows() []row {
 	all := recordRows()
 	all = append(all, checkpointRows()...)
+	all = append(all, stateRows()...)
+	all = append(all, flowRows()...)
 	return append(all, sqliteRows()...)
 }
 
