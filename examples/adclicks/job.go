@@ -44,6 +44,8 @@ type settings struct {
 	db                          string
 	sink                        string
 	dedup, outOfOrder, lateness time.Duration
+	// deadLetters stores lines that can't be taken, instead of stopping at the first.
+	deadLetters bool
 	// watch sees each ad's total as it is computed; nil but in the demo.
 	watch func(ad string, clicks int64)
 }
@@ -54,18 +56,30 @@ const admitted = 31 * time.Minute
 
 func job(p *cli.Params) *weir.Job {
 	input := p.Need("input", "file or glob of JSON lines: plain, .gz or .zst")
-	return build(file.Lines(input, codec.JSON[Click]()), settings{
-		db:         p.Need("db", "SQLite database for the tables ad_minute and ad_total"),
-		sink:       p.Choice("sink", transactional, []string{transactional, upsert, increment}, "how counts reach the database"),
-		dedup:      p.Duration("dedup", time.Hour, "two clicks with one id, less than this apart, are one; 0: every line counts"),
-		outOfOrder: p.Duration("out-of-order", 30*time.Second, "how much the clicks of a file may be out of order"),
-		lateness:   p.Duration("lateness", 30*time.Minute, "how long a minute's count is corrected by late clicks"),
+	var opts []file.Option
+	if p.Bool("follow", false, "go on reading as the files grow and, with a glob, as files come; until the job is stopped") {
+		opts = append(opts, file.Follow())
+	}
+	return build(file.Lines(input, codec.JSON[Click](), opts...), settings{
+		db:          p.Need("db", "SQLite database for the tables ad_minute and ad_total"),
+		sink:        p.Choice("sink", transactional, []string{transactional, upsert, increment}, "how counts reach the database"),
+		dedup:       p.Duration("dedup", time.Hour, "two clicks with one id, less than this apart, are one; 0: every line counts"),
+		outOfOrder:  p.Duration("out-of-order", 30*time.Second, "how much the clicks of a file may be out of order"),
+		lateness:    p.Duration("lateness", 30*time.Minute, "how long a minute's count is corrected by late clicks"),
+		deadLetters: p.Bool("dead-letters", false, "store lines that can't be taken in the table dead_letter, instead of stopping at the first"),
 	})
 }
 
 // build declares the job: two branches behind one Distinct.
 func build(clicks weir.Source[Click], c settings) *weir.Job {
 	job := weir.NewJob("ad-clicks")
+	if c.deadLetters {
+		letters := sqlite.Upsert[weir.DeadLetter](c.db, "dead_letter", "source", "split", "mark", "step")
+		if c.sink == upsert {
+			letters = letters.Eager()
+		}
+		job.DeadLetters("dead-letters", letters)
+	}
 	all := job.From("clicks", clicks, weir.EventTime(func(c Click) time.Time { return c.At }, c.outOfOrder))
 	if c.dedup != 0 { // a negative one is refused as declared
 		all = all.KeyBy(func(c Click) string { return c.ID }).

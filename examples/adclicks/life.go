@@ -80,7 +80,7 @@ func (l *life) run(ctx context.Context, job *weir.Job, state string) error {
 		l.gate.first = checkpointAt // as the checkpoint will confirm
 		l.gate.until(killAt)
 	}
-	running := job.Start(ctx, weir.StateDir(state), weir.EveryRecords(checkpointAt),
+	running := job.Start(ctx, weir.StateDir(state), weir.EveryRecords(checkpointAt), weir.Restarts(0),
 		weir.OnStart(func(s weir.Started) { started <- s }),
 		weir.OnCheckpoint(func(c weir.Checkpoint) { committed <- c }))
 	ended := make(chan error, 1)
