@@ -30,7 +30,7 @@ demo: ## a job is killed and goes on, to the digit; needs only Go, takes under a
 # left out quietly: what a machine can't do is the last line printed, and with
 # CI=true it is a failure.
 .PHONY: test
-test: check lint race exact models-if chaos-ci ## everything that must hold: unit, race, examples, crash, lint, arch, a short chaos
+test: check lint cross race exact models-if chaos-ci ## everything that must hold: unit, race, examples, crash, lint, arch, other systems, a short chaos
 	@$(MAKE) left-out
 
 .PHONY: check
@@ -38,7 +38,7 @@ check: ## formatting, vet, and the rules of the tree
 	@unformatted=$$("$$(go env GOROOT)/bin/gofmt" -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
-	go test -run '^Test(ImportsPointOneWay|LibraryLinksLittle|EpochIsPure|OnePackageDoc|Lengths)$$' .
+	go test -run '^Test(ImportsPointOneWay|LibraryLinksLittle|EpochIsPure|OnePackageDoc|Lengths)$$' ./internal/arch
 
 .PHONY: fmt
 fmt: ## format the code
@@ -47,6 +47,17 @@ fmt: ## format the code
 .PHONY: lint
 lint: ## one run of the linters that tools/go.mod pins; the first builds them
 	$(lint) run ./...
+
+# The library, without connectors and command line, is built for systems that
+# the tests don't run on.
+library := . ./agg ./codec ./window ./weirtest
+
+.PHONY: cross
+cross: ## build the library for macOS, Windows and wasip1
+	@for target in darwin/arm64 windows/amd64 wasip1/wasm; do \
+	echo "build the library for $$target"; \
+	CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build $(library); \
+	done
 
 # Every test: unit, examples and crash tests are ordinary tests.
 .PHONY: race
