@@ -48,7 +48,7 @@ func (c *comparison) resite(ch *Change, old, now plan.Node) {
 	}
 	if kind {
 		ch.add(Diff{What: "kind", Old: old.Sink.Kind, New: now.Sink.Kind, Fate: Kept,
-			Why: "the ledger stays what it is; the job must have been stopped politely before"})
+			Why: "the ledger stays what it is; after a crash a start may ask for one of the old version first"})
 	}
 	if place {
 		ch.add(Diff{What: "place", Old: site(old), New: site(now), Fate: Kept,

@@ -61,8 +61,8 @@ func (j *job) explain(err error) error {
 		return refused("%v, and the log in %s has no such start: the state directory is an older copy, or the sink belongs to another one; bring the right one back, %s",
 			err, j.where, startOverHint)
 	}
-	if errors.Is(err, ErrFenced) || errors.Is(err, ErrRefused) {
-		return err
+	if errors.Is(err, ErrFenced) || errors.Is(err, ErrRefused) || errors.Is(err, log.ErrCorrupt) {
+		return err // of a corrupt file: the last checkpoint may be the one that needs it
 	}
 	last := "; no checkpoint was changed"
 	if m := j.last.m; m != nil {

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is what outlives a run: a store, databases, and a journal of effects.
 type world struct {
 	store *store
+	files sys.Files // what runs see of the store; nil: all of it
 	dbs   map[string]*database
 
 	mu      sync.Mutex
@@ -377,7 +378,12 @@ func (w *world) run(t testing.TB, dbs []*database, changes ...func(*Config)) *ru
 		change(&c)
 	}
 	ctx, cancel := context.WithCancel(sys.With(t.Context(), &sys.Env{
-		Files: func(string) (sys.Files, error) { return w.store, nil }, Clock: sys.WallClock{},
+		Files: func(string) (sys.Files, error) {
+			if w.files != nil {
+				return w.files, nil
+			}
+			return w.store, nil
+		}, Clock: sys.WallClock{},
 	}))
 	r.cancel = cancel
 	go func() { r.done <- Run(ctx, c, r.h) }()

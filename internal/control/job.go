@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -152,9 +153,33 @@ func (j *job) openStore() error {
 	if j.log, err = log.Open(blobs, j.where); err != nil {
 		return fmt.Errorf("open the checkpoint log: %w", err)
 	}
+	if err := j.strangers(); err != nil {
+		return err
+	}
 	j.committer = &committer{job: j.Graph.Job, where: j.where, ctx: j.ctx, clock: j.env.Clock, log: j.log, blobs: blobs,
 		retain: j.Retain, decider: decider, tell: j.observe, notify: j.Notify, warn: j.Log}
-	return j.checkStore()
+	if err := j.checkStore(); err != nil {
+		return err
+	}
+	return j.cleanTemp()
+}
+
+// strangers refuses to begin a job among files that are something else's: a
+// mistyped path, most likely.
+func (j *job) strangers() error {
+	if len(j.log.Entries()) > 0 {
+		return nil
+	}
+	names, err := j.files.List(".")
+	if err != nil {
+		return fmt.Errorf("look into the state directory %s: %w", j.where, err)
+	}
+	for _, name := range names {
+		if !slices.Contains([]string{"lock", "log/", "seg/", "out/", "tmp/", reserveFile, "lost+found/"}, name) && !strings.HasPrefix(name, ".") {
+			return refused("%s holds %s, and no checkpoint of a job: give the job a folder of its own as its state directory, empty or not there yet", j.where, name)
+		}
+	}
+	return nil
 }
 
 // openFiles opens the store once a process.
@@ -172,8 +197,7 @@ func (p *process) openFiles() (err error) {
 	return err
 }
 
-// takeLock locks the store, if an earlier incarnation of the process hasn't, and
-// cleans up what is on its way to nowhere: all that was at work is gone.
+// takeLock locks the store, if an earlier incarnation of the process hasn't.
 func (p *process) takeLock() error {
 	if p.lock == nil {
 		lock, err := p.files.Lock("lock")
@@ -187,6 +211,16 @@ func (p *process) takeLock() error {
 			return fmt.Errorf("state directory %s: %w", p.where, err)
 		}
 		p.lock = lock
+	}
+	return nil
+}
+
+// cleanTemp deletes what is on its way to nowhere: all that was at work is gone.
+// The log has been read before: whoever has taken over holds no lock, and what it
+// is writing stays.
+func (p *process) cleanTemp() error {
+	if p.lock == nil {
+		return nil
 	}
 	if err := sys.CleanTemp(p.files); err != nil {
 		return fmt.Errorf("state directory %s: %w", p.where, err)

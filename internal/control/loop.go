@@ -132,6 +132,8 @@ func (j *job) handle(e any) {
 		j.merged(e)
 	case unmerged:
 		j.unmerged(e)
+	case spoiled:
+		j.spoiled(e)
 	case settled:
 		if s := j.settles[e.n]; s != nil {
 			delete(j.settles, e.n)

@@ -29,9 +29,18 @@ type unmerged struct {
 	err  error
 }
 
+// spoiled says that a merge came to nothing because a section that it read isn't
+// what was saved.
+type spoiled struct {
+	step string
+	from []log.PartRef
+	err  error
+}
+
 // merge merges what the last checkpoint has of a step, in the background. Its
 // sources are named by every later checkpoint until one takes the result over,
-// so they stay. A crash leaves a file that nothing names.
+// or begins a new base: then they may be retired while they are read. A crash
+// leaves a file that nothing names.
 func (j *job) merge(d epoch.Merge) {
 	m := j.last.m
 	i := slices.IndexFunc(m.Steps, func(s log.Step) bool { return s.ID == d.Step })
@@ -58,7 +67,7 @@ type merging struct {
 	expired func(tag int64, group int, value []byte) bool
 }
 
-// run returns merged or unmerged.
+// run returns merged, unmerged or spoiled.
 func (w merging) run() any {
 	into, file, err := w.write()
 	err = errors.Join(err, w.verify()) // what couldn't be merged may be what is damaged
@@ -66,7 +75,7 @@ func (w merging) run() any {
 		// No manifest names the file, and no other incarnation can have made it.
 		err = errors.Join(err, w.c.blobs.Delete(w.name))
 		if errors.Is(err, log.ErrCorrupt) {
-			return failed{fmt.Errorf("merge the state of step %s: %w", w.step.ID, err)}
+			return spoiled{w.step.ID, w.step.Parts, fmt.Errorf("merge the state of step %s: %w", w.step.ID, err)}
 		}
 		return unmerged{w.step.ID, err}
 	}
@@ -136,6 +145,20 @@ func (j *job) unmerged(u unmerged) {
 			"step", u.step, "error", u.err.Error())
 	}
 	j.step(epoch.Unmerged{Step: u.step})
+}
+
+// spoiled ends the run, unless the sections are gone because a new base has made
+// them needless since: then the last checkpoint doesn't name them any more.
+func (j *job) spoiled(s spoiled) {
+	var corrupt *log.CorruptError
+	named := slices.ContainsFunc(j.last.m.Steps, func(st log.Step) bool {
+		return st.ID == s.step && len(st.Parts) >= len(s.from) && slices.Equal(st.Parts[:len(s.from)], s.from)
+	})
+	if errors.As(s.err, &corrupt) && corrupt.Gone && !named {
+		j.step(epoch.Unmerged{Step: s.step})
+		return
+	}
+	j.fail(s.err)
 }
 
 // spliced returns the last checkpoint with what merges made in the place of the

@@ -45,7 +45,7 @@ func Look(ctx context.Context, c Config) (Preview, error) {
 	}
 	p.Refused = foreign(entries, c.Graph.Job, p.Where)
 	if p.Refused != nil || c.StartOver {
-		return p, nil
+		return p, nil //nolint:nilerr // that it is refused is the answer
 	}
 	p.look(c, entries)
 	return p, nil

@@ -3,7 +3,9 @@ package control
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirstream/weir/internal/control/log"
@@ -214,4 +216,32 @@ func TestMigrationUndecided(t *testing.T) {
 		}
 		r.stop()
 	})
+}
+
+// A job doesn't begin in a folder that holds something else.
+func TestAmongStrangers(t *testing.T) {
+	for name, stranger := range map[string]bool{"photo.jpg": true, "data/x": true, ".keep": false, "lost+found/x": false, "seg/1-1-a-0-n": false} {
+		bubble(t, name, func(t *testing.T) {
+			w := newWorld()
+			if dir := path.Dir(name); dir != "." {
+				if err := w.store.Mkdir(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f, err := w.store.Create(name)
+			if err == nil {
+				err = f.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := w.run(t, []*database{w.database("db", transactional, "counts")})
+			if stranger {
+				wants(t, r.wait(), ErrRefused, strings.Split(name, "/")[0], "empty")
+				return
+			}
+			r.started().read(3)
+			r.stop()
+		})
+	}
 }

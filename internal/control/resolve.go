@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -138,6 +139,8 @@ func (f facts) decided(newest log.Entry, made *log.Start, change changes) (log.I
 		l := p.ledger(idNow(m.id, change.renamed), m.id)
 		switch {
 		case !l.Found && slices.Contains(change.oldSinks, m.id):
+		case !l.Found && slices.Contains(change.resited, idNow(m.id, change.renamed)):
+			return log.ID{}, f.elsewhere(idNow(m.id, change.renamed), m.id, p.Name)
 		case !l.Found:
 			return log.ID{}, f.missing(idNow(m.id, change.renamed), p.Name)
 		case of == "":
@@ -218,6 +221,8 @@ func (f facts) standing(p party, v verdict) (at log.ID, adopt []Adopted, err err
 			adopt = append(adopt, Adopted{Sink: sink, Was: was})
 		}
 		switch {
+		case !l.Found && slices.Contains(v.change.resited, sink):
+			return at, nil, f.elsewhere(sink, cmp.Or(was, sink), p.Name)
 		case !l.Found:
 			return at, nil, f.missing(sink, p.Name)
 		case of == "":
@@ -305,6 +310,18 @@ func (f facts) missing(sink, party string) error {
 	}
 	return refused("sink %s has no ledger in %s, but job %s has one by now and %s %s: the sink was replaced or emptied; bring it back, %s",
 		sink, party, f.job, f.store, held, startOverHint)
+}
+
+// elsewhere refuses a sink whose ledger isn't where it commits now.
+func (f facts) elsewhere(sink, was, party string) error {
+	made := f.life.start(f.life.newest().Checkpoint.Incarnation)
+	for _, m := range members(made.Graph) {
+		if m.id == was {
+			return refused("sink %s has no ledger in %s, because it has committed in %s so far; set it back, bring what is there to the new place together with its ledger, or give the sink another id and give up the old one with --drop %s (Drop)",
+				sink, party, m.party, was)
+		}
+	}
+	return f.missing(sink, party)
 }
 
 func differ(party, a string, of Ledger, b string, other Ledger) error {

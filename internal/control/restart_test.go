@@ -207,7 +207,16 @@ func TestRestartsAndOthers(t *testing.T) {
 		synctest.Wait()
 		other := w.run(t, nil, func(c *Config) { c.Takeover = true })
 		other.started()
+		written, err := w.store.Create("tmp/the-others")
+		if err != nil {
+			t.Fatal(err)
+		}
 		wants(t, r.wait(), ErrFenced, "incarnation")
+		if f, err := w.store.Open("tmp/the-others"); err != nil {
+			t.Errorf("what the other one is writing was taken away: %v", err)
+		} else if err := errors.Join(f.Close(), written.Close()); err != nil {
+			t.Error(err)
+		}
 		before := w.store.starts(t)
 		other.stop()
 		if before != 2 {

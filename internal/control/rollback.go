@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -41,7 +40,7 @@ type RolledBack struct {
 // lack would never be output.
 func RollBack(ctx context.Context, c Config, to Rollback) (RolledBack, error) {
 	p := newProcess(ctx, c, NewHandle())
-	p.Retain = math.MaxInt32 // nothing is retired
+	p.Retain = 1 << 30 // nothing is retired
 	j := newJob(ctx, p)
 	j.keeps = true
 	done, err := j.rollBack(ctx, to)

@@ -385,3 +385,34 @@ func TestASplitOfTheCheckpointThatIsMissing(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+// broken is a sink whose writer always fails.
+type broken struct{ collected }
+
+var errBroken = errors.New("too many open files")
+
+func (*broken) Write([]string, []int64) error { return errBroken }
+
+// A sink that fails while a step pushes many results is what the run fails with,
+// whichever of two sinks it is: the other one still gets the rest pushed.
+func TestASinkFailsAmongManyResults(t *testing.T) {
+	for first := range 2 {
+		in := newFeed(numbered(100)...)
+		for i := range in.recs {
+			in.recs[i].key = fmt.Sprint(i)
+		}
+		f := start(t, shape{parallelism: 1, batch: 4}, nil, []*feed{in}, keyed(func(at At, next Out[string]) (Op[string, rec], Marker) {
+			sinks := Tee[string]{NewSink(At{at.Task, 3}, SinkWriter[string](&broken{})), next}
+			if first == 1 {
+				slices.Reverse(sinks)
+			}
+			return summing(EachBarrier, nil)(at, sinks)
+		}))
+		f.settle(1)
+		f.Barrier(1, nil)
+		err := <-f.failed
+		if _, panicked := errors.AsType[*PanicError](err); panicked || !errors.Is(err, errBroken) {
+			t.Errorf("first %d: the run failed with: %v", first, err)
+		}
+	}
+}

@@ -70,10 +70,14 @@ func (o *SinkOut[T]) Push(p *T, at int64) {
 	}
 }
 
-// flush hands over what was gathered.
+// flush hands over what was gathered. Once the task has failed that is dropped:
+// a step that is in the middle of its results goes on to push them.
 func (o *SinkOut[T]) flush() {
 	t := o.at.Task
-	if o.n == 0 || t.err != nil {
+	if t.err != nil {
+		o.n = 0
+	}
+	if o.n == 0 {
 		return
 	}
 	t.Step = o.at.Step

@@ -137,7 +137,7 @@ func (s *source[T]) push(sp *split[T], recs []T) error {
 	next := sp.state.Records // the mark of a record without one
 	now := s.c.Now()
 	arrived := now.UnixNano()
-	latest, ok, before := int64(farthest), false, sp.state.Watermark
+	latest, ok, before := int64(farthest), false, sp.state.Watermark //nolint:wastedassign // declared once, not for each record
 	if s.c.MaxAhead > 0 {
 		latest = min(latest, now.Add(s.c.MaxAhead).Unix())
 	}

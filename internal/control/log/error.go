@@ -19,6 +19,7 @@ type CorruptError struct {
 	File            string // where the caller said the store is, and the name in it
 	Expected, Found string
 	Hint            string // what to do
+	Gone            bool   // there is no such file
 }
 
 // Error puts the four fields into one sentence.
@@ -45,7 +46,7 @@ func (e *UncertainError) Error() string {
 func (e *UncertainError) Unwrap() error { return e.Err }
 
 const (
-	hintRestore = "restore this file from a backup of the state directory (a file never changes once it is written), or start the job over"
+	hintRestore = "restore this file from a backup of the state directory (a file never changes once it is written), or start over with --start-over (StartOver) in an empty state directory"
 	hintNewer   = "it was written by a newer version, or it is damaged: run that version, or restore this file from a backup of the state directory"
 	hintForeign = "this folder belongs to the job: move what others put there away, or give the job another state directory"
 )

@@ -33,7 +33,7 @@ const verifyBytes = 1 << 20
 // manifest, reading it in small pieces. A missing or differing file is a
 // *CorruptError. where is what errors call the store.
 func VerifySegment(b sys.Blobs, where string, s Segment) error {
-	corrupt := func(found string) error {
+	corrupt := func(found string) *CorruptError {
 		return &CorruptError{File: fileName(where, s.Name), Expected: fmt.Sprintf("%d bytes with SHA-256 %s", s.Size, s.SHA256), Found: found, Hint: hintRestore}
 	}
 	sum := sha256.New()
@@ -41,7 +41,9 @@ func VerifySegment(b sys.Blobs, where string, s Segment) error {
 		got, err := b.GetRange(s.Name, off, min(verifyBytes, s.Size-off))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return corrupt("no such file")
+			gone := corrupt("no such file")
+			gone.Gone = true
+			return gone
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return corrupt("fewer bytes")
 		case err != nil:

@@ -125,7 +125,7 @@ type window struct {
 	b    []byte
 }
 
-const windowBytes = 256 << 10
+const windowBytes = 64 << 10
 
 // ReadAt implements io.ReaderAt, for one goroutine.
 func (w *window) ReadAt(p []byte, off int64) (int, error) {

@@ -21,16 +21,16 @@ import (
 // key that can't be one of the step. The error's text says no more than what.
 var ErrUnknown = errors.New("not there")
 
-// Unknown is an ErrUnknown in words.
-type Unknown string
+// UnknownError is an ErrUnknown in words.
+type UnknownError struct{ What string }
 
 // Error is the words.
-func (u Unknown) Error() string { return string(u) }
+func (e *UnknownError) Error() string { return e.What }
 
 // Unwrap is ErrUnknown.
-func (u Unknown) Unwrap() error { return ErrUnknown }
+func (e *UnknownError) Unwrap() error { return ErrUnknown }
 
-func unknown(format string, args ...any) error { return Unknown(fmt.Sprintf(format, args...)) }
+func unknown(format string, args ...any) error { return &UnknownError{fmt.Sprintf(format, args...)} }
 
 // Store is a state directory as it was last read. It belongs to one goroutine.
 // The caller must Close it.
@@ -75,7 +75,7 @@ func (s *Store) Close() error { return s.files.Close() }
 // log look as if entries were missing: only what is still so when nothing has
 // changed in between is damage.
 func (s *Store) Refresh() error {
-	for {
+	for try := 1; ; try++ {
 		before, err := s.blobs.List("log/")
 		if err != nil {
 			return fmt.Errorf("list the log in %s: %w", s.where, err)
@@ -89,7 +89,7 @@ func (s *Store) Refresh() error {
 			return fmt.Errorf("open the checkpoint log: %w", err)
 		}
 		after, again := s.blobs.List("log/")
-		if again != nil || slices.Equal(before, after) {
+		if again != nil || slices.Equal(before, after) || try == 100 {
 			return fmt.Errorf("open the checkpoint log: %w", errors.Join(err, again))
 		}
 	}
