@@ -102,7 +102,8 @@ type SinkSpec struct {
 type Sink[T any] interface {
 	Spec() SinkSpec
 	// Connect reaches the participant that the sinks named by their step ids
-	// belong to. It changes nothing that an older incarnation could miss.
+	// belong to. It changes nothing that an older incarnation could miss. ctx ends
+	// with the run.
 	Connect(ctx context.Context, sinks []string) (Participant, error)
 	// Open attaches this sink, whose step id is given. p is what Connect
 	// returned, of this sink or of another of the same participant.

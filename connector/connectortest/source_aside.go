@@ -146,7 +146,7 @@ func (a *asideReader[T]) read(limit int) (taken int, end bool, err error) {
 	}
 	for _, rj := range bad {
 		if rj.Err == nil || len(rj.Raw) > weir.MaxRejected {
-			return 0, false, fmt.Errorf("set aside: error %v, and %d bytes", rj.Err, len(rj.Raw))
+			return 0, false, fmt.Errorf("set aside: error %q, and %d bytes", fmt.Sprint(rj.Err), len(rj.Raw))
 		}
 		rj.Raw = bytes.Clone(rj.Raw) // it is valid until the next Read
 		a.bad = append(a.bad, rj)
@@ -223,12 +223,12 @@ func (r *sourceRun[T]) reread() error {
 		for _, rj := range a.bad {
 			raw, err := re.Reread(split, rj.Mark)
 			if err != nil || !bytes.Equal(raw, rj.Raw) {
-				return fmt.Errorf("Reread(%d) = %.100q, %v; it was set aside as %.100q", rj.Mark, raw, err, rj.Raw)
+				return fmt.Errorf("Reread(%d) = %.100q, error %q; it was set aside as %.100q", rj.Mark, raw, fmt.Sprint(err), rj.Raw)
 			}
 		}
 		for _, m := range marks { // a step may reject them later
 			if raw, err := re.Reread(split, m); err != nil || len(raw) == 0 {
-				return fmt.Errorf("Reread(%d) of a good record: %d bytes, %v", m, len(raw), err)
+				return fmt.Errorf("Reread(%d) of a good record: %d bytes, error %q", m, len(raw), fmt.Sprint(err))
 			}
 		}
 		return nil

@@ -161,10 +161,10 @@ func TestFollowedLinesAgainstAnOracle(t *testing.T) {
 					shut(t, r)
 					r, got = followed(t, src, path, at), slices.Clone(kept)
 				case 2:
-					time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond) // of the bubble
+					time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond) // virtual
 				}
 			}
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // virtual
 			got = append(got, all(t, r, 7)...)
 			shut(t, r)
 			if !slices.Equal(got, lines) {
@@ -190,8 +190,8 @@ func TestNewsIsNoticedInTime(t *testing.T) {
 		r := followed(t, text(path, file.Follow(file.Poll(100*time.Millisecond))), path, nil)
 		defer shut(t, r)
 		all(t, r, 10)
-		time.Sleep(10 * time.Second)
-		<-r.Ready() // it has become idle
+		time.Sleep(10 * time.Second) // virtual
+		<-r.Ready()                  // it has become idle
 		began := time.Now()
 		add(t, path, "two\n")
 		news(t, r)

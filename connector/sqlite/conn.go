@@ -8,10 +8,12 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/weirstream/weir"
 	"github.com/weirstream/weir/internal/sys"
 	"modernc.org/sqlite"
 )
@@ -31,6 +33,7 @@ const (
 // Every call that the database could notice goes through the environment's SQL.
 type conn struct {
 	path  string
+	file  os.FileInfo // as it was opened
 	dc    driver.Conn
 	stmts map[string]driver.Stmt
 }
@@ -56,6 +59,9 @@ func dial(ctx context.Context, path string, create bool) (*conn, error) {
 	if err == nil {
 		err = c.settings(ctx)
 	}
+	if err == nil {
+		c.file, err = os.Stat(path)
+	}
 	if err != nil {
 		return nil, errors.Join(explain(path, err), c.close())
 	}
@@ -65,7 +71,8 @@ func dial(ctx context.Context, path string, create bool) (*conn, error) {
 // settings makes commits durable and leaves waiting for locks to retry.
 func (c *conn) settings(ctx context.Context) error {
 	for _, q := range []string{"PRAGMA busy_timeout = 0", "PRAGMA synchronous = FULL"} {
-		if err := c.run(ctx, "pragma", q); err != nil {
+		// Even these wait where another process recovers the database.
+		if err := retry(ctx, c.path, func() error { return c.run(ctx, "pragma", q) }); err != nil {
 			return err
 		}
 	}
@@ -177,6 +184,9 @@ func (c *conn) txn(ctx context.Context, do func() error) error {
 			err = do()
 		}
 		if err == nil {
+			err = c.there()
+		}
+		if err == nil {
 			if _, err = c.exec(ctx, "commit", "COMMIT"); err == nil {
 				return nil
 			}
@@ -191,6 +201,22 @@ func (c *conn) txn(ctx context.Context, do func() error) error {
 		}
 		return explain(c.path, err)
 	})
+}
+
+// there refuses to go on in a file that nobody else can find any more.
+func (c *conn) there() error {
+	now, err := os.Stat(c.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w: the database %s was removed while the job runs: what it would commit could be read by nobody: "+
+			"restore the database from a backup, or start over with --start-over (StartOver)", weir.ErrRefused, c.path)
+	case err != nil:
+		return fmt.Errorf("look at %s: %w", c.path, err)
+	case !os.SameFile(c.file, now):
+		return fmt.Errorf("%w: another file has been put in the place of the database %s while the job runs: "+
+			"stop the job before a database is replaced, and bring back the one that belongs to it", weir.ErrRefused, c.path)
+	}
+	return nil
 }
 
 // close ends the connection; an open transaction ends with it. It bypasses the

@@ -20,7 +20,7 @@ const (
 // is written the fewer transactions there are.
 type courier struct {
 	p      *participant
-	ctx    context.Context // the environment of Connect; ended by stop
+	ctx    context.Context // that of Connect: it ends with the run, or by stop
 	cancel context.CancelCauseFunc
 	wake   chan struct{} // there are rows
 	hurry  chan struct{} // don't linger
@@ -36,7 +36,7 @@ type courier struct {
 
 func newCourier(ctx context.Context, p *participant) *courier {
 	c := &courier{p: p, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), changed: make(chan struct{})}
-	c.ctx, c.cancel = context.WithCancelCause(env(ctx))
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	return c
 }
 
@@ -131,11 +131,13 @@ func (c *courier) run() {
 	for {
 		select {
 		case <-c.ctx.Done():
+			c.finish(context.Cause(c.ctx)) // a task may be waiting for room
 			return
 		case <-c.wake:
 		}
 		select {
 		case <-c.ctx.Done():
+			c.finish(context.Cause(c.ctx))
 			return
 		case <-c.hurry:
 		case <-clock.After(linger):

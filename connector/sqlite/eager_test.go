@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -42,4 +44,38 @@ func TestEagerKeepsRows(t *testing.T) {
 	if got := list(t, other(t, s.path), "SELECT count(*), sum(clicks) FROM counts"); got[0] != want {
 		t.Errorf("rows and the sum of their clicks are %s, want %s", got[0], want)
 	}
+}
+
+// TestEagerEndsWithItsRun: a task that waits for room while another process has
+// the write lock ends when the run does: only then is the participant closed.
+func TestEagerEndsWithItsRun(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	path := database(t)
+	s := Upsert[account](path, "account", "id").Eager().Buffer(1, 1<<20)
+	p, err := s.Connect(ctx, []string{"out"})
+	check(t, err)
+	_, err = p.Fence(ctx, weir.Fence{Job: weir.JobID{Name: "j", UUID: "u"}, By: weir.Incarnation{Number: 1, Nonce: "n"}, Create: true})
+	check(t, err)
+	out, err := s.Open(ctx, p, "out")
+	check(t, err)
+	other, err := dial(t.Context(), s.path, false)
+	check(t, err)
+	defer func() { check(t, other.close()) }()
+	check(t, other.raw("BEGIN IMMEDIATE"))
+	w := out.Writer(0)
+	over := errors.New("the run is over")
+	ended := make(chan error)
+	go func() {
+		for {
+			if err := w.Write([]account{{"a", 1}}, []int64{0}); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	cancel(over)
+	if err := <-ended; !errors.Is(err, over) {
+		t.Errorf("the task ended with %v", err)
+	}
+	check(t, p.Close())
 }

@@ -36,13 +36,13 @@ const (
 WHERE job_uuid = ?5 AND sink = ?6 AND worker = 0 AND incarnation < ?1`
 	makeLedger = `INSERT INTO weir_ledger (job_uuid, sink, worker, job, tbl, incarnation, nonce, checkpoint, updated_at)
 VALUES (?, ?, 0, ?, '', ?, ?, ?, ?)`
-	readLedger    = `SELECT incarnation, nonce, checkpoint FROM weir_ledger WHERE job_uuid = ? AND sink = ? AND worker = 0`
-	foreignLedger = `SELECT job_uuid FROM weir_ledger WHERE job = ? AND sink = ? AND job_uuid <> ? LIMIT 1`
+	readLedger = `SELECT incarnation, nonce, checkpoint FROM weir_ledger WHERE job_uuid = ? AND sink = ? AND worker = 0`
+	// Results that were given up stand in nobody's way.
+	foreignLedger = `SELECT job_uuid FROM weir_ledger WHERE job = ? AND sink = ? AND job_uuid <> ? AND incarnation < 4611686018427387904 LIMIT 1`
 	// No start of a run that was given up can be newer than this.
 	giveUpLedger = `UPDATE weir_ledger SET incarnation = 4611686018427387904, nonce = ?1, updated_at = ?2 WHERE job = ?3 AND sink = ?4 AND job_uuid <> ?5`
 	moveLedger   = `UPDATE weir_ledger SET checkpoint = ?1, updated_at = ?2
 WHERE job_uuid = ?3 AND sink = ?4 AND worker = 0 AND incarnation = ?5 AND nonce = ?6 AND checkpoint = ?7`
-	// Rows that were given up stand in nobody's way.
 	tableLedger = `SELECT job, sink, job_uuid FROM weir_ledger WHERE tbl = ?1 COLLATE NOCASE AND job <> ?2 AND job_uuid <> ?3 AND incarnation < 4611686018427387904
 ORDER BY job, sink LIMIT 1`
 	claimLedger = `UPDATE weir_ledger SET tbl = ?1 WHERE job_uuid = ?2 AND sink = ?3 AND worker = 0 AND tbl <> ?1`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -273,6 +274,41 @@ func TestManyParameters(t *testing.T) {
 		got, err := readRows[tenColumns](t.Context(), s.path, s.layout)
 		if err != nil || len(got) != want {
 			t.Errorf("bad row %v: %d rows, want %d: %v", bad, len(got), want, err)
+		}
+	}
+}
+
+// A database that is removed or replaced while the job runs is noticed before
+// anything more is committed into a file that nobody can open.
+func TestDatabaseTakenAway(t *testing.T) {
+	for what, take := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"another file": func(path string) error {
+			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600))
+		},
+	} {
+		for _, eager := range []bool{false, true} {
+			s := Upsert[account](database(t), "account", "id")
+			if eager {
+				s = s.Eager()
+			}
+			ctx := t.Context()
+			p, err := s.Connect(ctx, []string{"out"})
+			check(t, err)
+			_, err = p.Fence(ctx, weir.Fence{Job: weir.JobID{Name: "j", UUID: "u"}, By: weir.Incarnation{Number: 1, Nonce: "n"}, Create: true})
+			check(t, err)
+			out, err := s.Open(ctx, p, "out")
+			check(t, err)
+			check(t, take(s.path))
+			check(t, out.Writer(0).Write([]account{{"a", 1}}, []int64{0}))
+			_, err = p.Prepare(ctx, 1)
+			if err == nil {
+				err = p.Commit(ctx, weir.Commit{Epoch: 1, ID: weir.CheckpointID{Slot: 1}})
+			}
+			if !errors.Is(err, weir.ErrRefused) || !strings.Contains(err.Error(), what) {
+				t.Errorf("eager %v, %s: %v", eager, what, err)
+			}
+			check(t, p.Close())
 		}
 	}
 }

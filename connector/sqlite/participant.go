@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/weirstream/weir"
-	"github.com/weirstream/weir/internal/sys"
 )
 
 var errClosed = errors.New("sqlite: the sink is closed")
@@ -326,10 +325,4 @@ func (p *participant) ledgerTable(ctx context.Context) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// env is the environment that the participant was connected in, without its
-// context's end: the courier outlives the call.
-func env(ctx context.Context) context.Context {
-	return sys.With(context.WithoutCancel(ctx), sys.From(ctx))
 }
