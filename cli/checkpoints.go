@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -86,7 +87,11 @@ func arguments(want []string) cobra.PositionalArgs {
 		if len(want) == 0 {
 			return usageError{fmt.Errorf("%s takes no arguments: %q", c.Name(), args)}
 		}
-		return usageError{fmt.Errorf("%s takes %v, the numbers that ls prints, and not %q", c.Name(), want, args)}
+		given := "none is given"
+		if len(args) > 0 {
+			given = "given is " + strings.Join(args, " ")
+		}
+		return usageError{fmt.Errorf("%s takes %s, as ls numbers checkpoints; %s", c.Name(), strings.Join(want, " "), given)}
 	}
 }
 

@@ -86,7 +86,7 @@ func showKey(p *entryPrinter, s *store.Store, c store.Checkpoint, step, key stri
 		return err
 	}
 	if len(found) == 0 {
-		return store.Unknown(fmt.Sprintf("step %s holds nothing of key %s in checkpoint %d", step, key, c.ID.Slot))
+		return &store.UnknownError{What: fmt.Sprintf("step %s holds nothing of key %s in checkpoint %d", step, key, c.ID.Slot)}
 	}
 	for _, e := range found {
 		if err := p.print(e); err != nil {

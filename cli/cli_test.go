@@ -189,10 +189,56 @@ func TestProgressLine(t *testing.T) {
 		{Source: "clicks", Split: "a", Watermark: time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC), Status: weir.Status{Done: 30, Total: 100}},
 		{Source: "clicks", Split: "b", Watermark: time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), Status: weir.Status{Done: 13, Total: 100}},
 	}})
+	p.restarting(weir.Restart{Reason: "disk-full", Attempt: 2, Wait: 4 * time.Second, Err: errors.New("no space")})
+	p.progress(weir.Progress{Records: 9, Splits: make([]weir.SplitProgress, 1)})
 	want := `restored checkpoint 0 (epoch 2: 1,000 records read, 12,345 state entries) in 2ms, incarnation 4
 12:00:02  617,000 rec/s  1,235,000 records, 21 %  watermark 2026-01-01T00:00:01Z  late 1,200 (minutes)  checkpoint 9: 2s ago, 293.0 KiB, took 4ms
+failed (disk-full), restart 2 in 4s: no space
+12:00:02  restarting (disk-full), attempt 2  checkpoint 9: 2s ago, 293.0 KiB, took 4ms
 `
 	if got := buf.String(); got != want {
 		t.Fatalf("got:\n%swant:\n%s", got, want)
+	}
+}
+
+// TestLastLine: a run that was stopped before a checkpoint of its own doesn't
+// say that there was nothing to do.
+func TestLastLine(t *testing.T) {
+	restored := weir.Started{Incarnation: 4, Restored: true, Checkpoint: weir.CheckpointID{Slot: 7}, Records: 1000}
+	for _, tt := range []struct {
+		start   weir.Started
+		last    *weir.Checkpoint
+		stopped bool
+		want    string
+	}{
+		{start: restored, want: "nothing to do: the input was read to its end by an earlier run"},
+		{start: restored, stopped: true, want: "stopped without a new checkpoint: a later run goes on from checkpoint 7 (1,000 records read)"},
+		{stopped: true, want: "stopped before it had started: no checkpoint was changed"},
+		{start: weir.Started{Incarnation: 1}, want: "ended without a checkpoint"},
+		{start: restored, last: &weir.Checkpoint{ID: weir.CheckpointID{Slot: 9}, Records: 1200}, stopped: true,
+			want: "stopped: 1,200 records in 1s, late 0, checkpoint 9: a later run goes on there"},
+	} {
+		var buf bytes.Buffer
+		p := &printer{w: &buf, now: time.Now}
+		p.mu.start, p.mu.last = tt.start, tt.last
+		p.ended(weir.Progress{}, time.Second, tt.stopped)
+		if got := strings.TrimSuffix(buf.String(), "\n"); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// TestHint: a wrong command line names the verb whose help has the flag.
+func TestHint(t *testing.T) {
+	var out []int64
+	for _, tt := range []struct{ args, says string }{
+		{"run --progress -1s", "--progress -1s: it can't be negative; 0 means none"},
+		{"run --parallelism x", `--parallelism "x": it must be a whole number`},
+		{"run --metrics foo", `--metrics "foo": it must be a port`},
+	} {
+		code, _, stderr := invoke(t, sums(&out), nil, strings.Fields(tt.args)...)
+		if code != ExitUsage || !strings.Contains(stderr, tt.says) || !strings.HasSuffix(stderr, " run --help'\n") {
+			t.Errorf("%s: code %d, %s", tt.args, code, stderr)
+		}
 	}
 }

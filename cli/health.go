@@ -53,6 +53,7 @@ func (w *watch) check() (addr string, err error) {
 // listenAddress completes an address: a port alone is one of this machine, which
 // others can't reach.
 func listenAddress(s string) (string, error) {
+	given := s
 	if !strings.Contains(s, ":") {
 		s = ":" + s
 	}
@@ -61,7 +62,7 @@ func listenAddress(s string) (string, error) {
 		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
 	}
 	if err != nil || port == "" {
-		return "", usageError{fmt.Errorf("--metrics %q: it must be a port, such as :9090, or HOST:PORT", s)}
+		return "", usageError{fmt.Errorf("--metrics %q: it must be a port, such as :9090, or HOST:PORT", given)}
 	}
 	if host == "" {
 		host = "127.0.0.1"

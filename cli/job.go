@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -89,23 +91,46 @@ func (a *app) logger(e *engine) (*slog.Logger, error) {
 	o := &slog.HandlerOptions{Level: level}
 	switch e.logFormat {
 	case "text":
-		return slog.New(slog.NewTextHandler(a.stderr, o)), nil
+		return slog.New(spoken{slog.NewTextHandler(a.stderr, o)}), nil
 	case "json":
 		return slog.New(slog.NewJSONHandler(a.stderr, o)), nil
 	}
 	return nil, usageError{fmt.Errorf("--log-format %q: it must be text or json", e.logFormat)}
 }
 
+// spoken leaves out what run prints in words of its own.
+type spoken struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h spoken) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "waiting" || r.Message == "restarting in place" {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h spoken) WithAttrs(attrs []slog.Attr) slog.Handler { return spoken{h.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements slog.Handler.
+func (h spoken) WithGroup(name string) slog.Handler { return spoken{h.Handler.WithGroup(name)} }
+
+// wrongFlag says what a number must be in words of the command line, not of Go.
+func wrongFlag(err error) error {
+	var flag *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &flag) || !errors.As(err, &number) {
+		return err
+	}
+	why := "it must be a whole number"
+	if number.Func == "ParseBool" {
+		why = "it must be true or false"
+	}
+	return fmt.Errorf("--%s %q: %s", flag.GetFlag().Name, flag.GetValue(), why)
+}
+
 // act is what a verb does with the job, once its flags are read.
 type act func(c *cobra.Command, job *weir.Job, e *engine, opts []weir.RunOption) error
-
-// verb makes a command that runs the job, with the flags that every job has.
-func (a *app) verb(use, short string, do act) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: noArgs}
-	e := &engine{}
-	e.flags(c.Flags())
-	return a.bind(c, e, false, do)
-}
 
 // view makes a command that only looks: at the job as declared, at its store. It
 // runs nothing, so a parameter that the job needs may be missing: the job is then
@@ -175,7 +200,7 @@ func (a *app) fromEnv(fs *pflag.FlagSet, learn *Params) error {
 		}
 		if v, ok := a.getenv(envName(f.Name)); ok {
 			if err := fs.Set(f.Name, v); err != nil {
-				errs = append(errs, fmt.Errorf("%s=%q: %w", envName(f.Name), v, err))
+				errs = append(errs, fmt.Errorf("%s=%q: %w", envName(f.Name), v, wrongFlag(err)))
 			}
 		}
 	})

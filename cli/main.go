@@ -98,7 +98,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
 	}
@@ -108,7 +108,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	}
 	fmt.Fprintf(a.stderr, "error: %v\n", err)
 	if errors.As(err, &usage) {
-		fmt.Fprintf(a.stderr, "see '%s --help'\n", root.Name())
+		fmt.Fprintf(a.stderr, "see '%s --help'\n", c.CommandPath())
 	}
 	return exitCode(err)
 }
@@ -121,7 +121,7 @@ func (a *app) command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{wrongFlag(err)} })
 	root.AddCommand(a.runCommand(), a.explainCommand(), a.planCommand(), a.checkpointsCommand())
 	root.AddCommand(a.extra...)
 	root.RunE = func(c *cobra.Command, args []string) error {

@@ -337,8 +337,12 @@ func heldBy(splits []weir.SplitProgress) (held weir.SplitProgress, ok bool) {
 	return held, ok
 }
 
-// resting says why no split of a source holds time back.
+// resting says why no split of a source holds time back; nothing of a source
+// whose splits aren't known yet.
 func resting(splits []weir.SplitProgress) string {
+	if len(splits) == 0 {
+		return ""
+	}
 	for _, s := range splits {
 		if !s.Ended {
 			return "idle"

@@ -23,6 +23,7 @@ type printer struct {
 		last    *weir.Checkpoint
 		records int64
 		at      time.Time
+		down    *weir.Restart // since a failure and until the next start
 	}
 }
 
@@ -30,6 +31,7 @@ func (p *printer) started(s weir.Started) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.start, p.mu.records, p.mu.at = s, s.Records, p.now()
+	p.mu.down = nil
 	if !s.Restored {
 		fmt.Fprintf(p.w, "started for the first time, incarnation %d\n", s.Incarnation)
 		return
@@ -47,6 +49,9 @@ func (p *printer) committed(c weir.Checkpoint) {
 func (p *printer) waiting(what string) { fmt.Fprintf(p.w, "waiting: %s\n", what) }
 
 func (p *printer) restarting(r weir.Restart) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.down = &r
 	fmt.Fprintf(p.w, "failed (%s), restart %d in %s: %v\n", r.Reason, r.Attempt, short(r.Wait), r.Err)
 }
 
@@ -59,6 +64,10 @@ func (p *printer) progress(pr weir.Progress) {
 		return
 	}
 	now := p.now()
+	if r := p.mu.down; r != nil { // what the failed start has read doesn't count
+		fmt.Fprintf(p.w, "%s  restarting (%s), attempt %d  %s\n", now.UTC().Format("15:04:05"), r.Reason, r.Attempt, p.checkpoint(now))
+		return
+	}
 	speed := float64(pr.Records-p.mu.records) / now.Sub(p.mu.at).Seconds()
 	p.mu.records, p.mu.at = max(p.mu.records, pr.Records), now
 	fmt.Fprintf(p.w, "%s  %s rec/s  %s  watermark %s  late %s  %s\n", now.UTC().Format("15:04:05"),
@@ -67,6 +76,9 @@ func (p *printer) progress(pr weir.Progress) {
 
 func (p *printer) checkpoint(now time.Time) string {
 	c := p.mu.last
+	if c == nil && p.mu.start.Restored {
+		return fmt.Sprintf("checkpoint %d: restored", p.mu.start.Checkpoint.Slot)
+	}
 	if c == nil {
 		return "no checkpoint yet"
 	}
@@ -117,6 +129,11 @@ func (p *printer) ended(pr weir.Progress, took time.Duration, stopped bool) {
 	defer p.mu.Unlock()
 	c := p.mu.last
 	switch {
+	case c == nil && p.mu.start.Incarnation == 0 && stopped:
+		fmt.Fprintln(p.w, "stopped before it had started: no checkpoint was changed")
+	case c == nil && p.mu.start.Restored && stopped:
+		fmt.Fprintf(p.w, "stopped without a new checkpoint: a later run goes on from checkpoint %d (%s records read)\n",
+			p.mu.start.Checkpoint.Slot, count(p.mu.start.Records))
 	case c == nil && p.mu.start.Restored:
 		fmt.Fprintln(p.w, "nothing to do: the input was read to its end by an earlier run")
 	case c == nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -29,6 +30,9 @@ func (a *app) run(ctx context.Context, job *weir.Job, e *engine, w *watch, opts 
 	if err != nil {
 		return err
 	}
+	if e.progress < 0 {
+		return usageError{fmt.Errorf("--progress %v: it can't be negative; 0 means none", e.progress)}
+	}
 	screen := a.liveScreen(w, e) // it may take the place of a.stderr
 	log, err := a.logger(e)
 	if err != nil {
@@ -39,9 +43,15 @@ func (a *app) run(ctx context.Context, job *weir.Job, e *engine, w *watch, opts 
 		if lis, err = listen(ctx, addr); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.stderr, "metrics: http://%s/metrics\n", lis.Addr())
 	}
 	p := &printer{w: a.stderr, now: time.Now}
+	if e.logFormat == "json" && a.log == nil {
+		p.w = io.Discard // machines read it, and the log says it all
+	}
+	if lis != nil {
+		fmt.Fprintf(p.w, "metrics: http://%s/metrics\n", lis.Addr())
+		log.Info("metrics", "url", fmt.Sprintf("http://%s/metrics", lis.Addr()))
+	}
 	opts = append(opts, weir.Logger(log), weir.Tracer(a.tracer), weir.OnStart(p.started), weir.OnCheckpoint(p.committed),
 		weir.OnWait(p.waiting), weir.OnRestart(p.restarting))
 	began := time.Now()

@@ -77,6 +77,9 @@ func (v view) checkpoints(width int, st style) []string {
 	if failed > 0 {
 		tail = part{fmt.Sprintf("  failed %d", failed), bad}
 	}
+	if c.Last == nil && v.now.Restore.Restored {
+		return []string{st.line(width, part{"no checkpoint yet since one was restored", dim}, tail)}
+	}
 	if c.Last == nil {
 		return []string{st.line(width, part{"no checkpoint yet", dim}, tail)}
 	}
@@ -114,7 +117,10 @@ func (v view) sources(width int, st style) []string {
 		for _, sp := range splits {
 			total += sp.Records
 		}
-		row := []part{{clean(s.ID), bold}, {v.rate(s.Records, was), plain}, {count(max(total, s.Records)), plain}, {resting(splits), dim}, {"", plain},
+		if v.now.Restarts.Last.IsZero() {
+			total = max(total, s.Records) // which is newer, but counts again what is read again
+		}
+		row := []part{{clean(s.ID), bold}, {v.rate(s.Records, was), plain}, {count(total), plain}, {resting(splits), dim}, {"", plain},
 			{read(splits, st), plain}, {lag(splits), plain}}
 		var note part
 		if held, ok := heldBy(splits); ok {

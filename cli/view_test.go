@@ -164,3 +164,19 @@ func TestBars(t *testing.T) {
 		}
 	}
 }
+
+// TestViewAfterARestart: what is read again isn't counted twice, and a source
+// whose splits aren't known yet isn't at its end.
+func TestViewAfterARestart(t *testing.T) {
+	now := weir.Metrics{At: noon, Job: "j", Condition: weir.Active, Since: noon.Add(-time.Minute), Restore: weir.RestoreMetrics{Restored: true},
+		Restarts: weir.RestartMetrics{Last: noon.Add(-time.Second), Reason: "disk-full"}, Sources: []weir.SourceMetrics{{ID: "clicks", Records: 60_000}}}
+	text := strings.Join(view{now: now, before: now}.render(80, 24, style{}), "\n")
+	if strings.Contains(text, "at the end") || strings.Contains(text, "60,000") || !strings.Contains(text, "no checkpoint yet since one was restored") {
+		t.Errorf("before the splits are known:\n%s", text)
+	}
+	now.Splits = []weir.SplitProgress{{Source: "clicks", Split: "a", Records: 30_000, Ended: true}}
+	text = strings.Join(view{now: now, before: now}.render(80, 24, style{}), "\n")
+	if !strings.Contains(text, "at the end") || !strings.Contains(text, "30,000") {
+		t.Errorf("with the splits:\n%s", text)
+	}
+}
