@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/csv"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -80,7 +81,7 @@ func TestGenerated(t *testing.T) {
 	const seed = 7
 	r := rules{5 * minute, 30_000, 2 * minute}
 	dir := t.TempDir()
-	in, err := generate(rand.New(rand.NewPCG(seed, 1)), r, dir)
+	in, err := generate(rand.New(rand.NewPCG(seed, 1)), r, fewAds, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func TestTornWAL(t *testing.T) {
 
 func TestPhase(t *testing.T) {
 	at := func(kind uint32, slot int64, change ...func(*entry)) entry {
-		e := entry{kind: kind, slot: slot, id: strconv.FormatInt(slot, 10) + "-ff"}
+		e := entry{kind: kind, slot: slot, id: id(slot)}
 		e.manifest.Incarnation = 1
 		for _, c := range change {
 			c(&e)
@@ -180,7 +181,17 @@ func TestPhase(t *testing.T) {
 	}
 	begun := []entry{at(kindStart, 1), at(kindCheckpoint, 2)}
 	with := func(e ...entry) []entry { return append(begun[:2:2], e...) }
-	on2 := database{named: "2-ff", incarnation: 1}
+	next := with(at(kindCheckpoint, 3))
+	on := func(slots ...int64) (all []contents) {
+		for _, slot := range slots {
+			all = append(all, contents{named: id(slot), incarnation: 1})
+		}
+		return all
+	}
+	change := func(c []contents, change func(*contents)) []contents {
+		change(&c[len(c)-1])
+		return c
+	}
 	files := func(names ...string) map[string]bool {
 		m := map[string]bool{}
 		for _, n := range names {
@@ -188,35 +199,170 @@ func TestPhase(t *testing.T) {
 		}
 		return m
 	}
-	for _, c := range []struct {
-		want       phase
-		d          disk
-		db         database
-		before     int64
-		read, torn bool
+	seg := at(kindCheckpoint, 2, func(e *entry) { e.manifest.Segments = []struct{ Name string }{{"seg/1-0-merge-1-X"}} })
+	torn := func(c *contents) { c.torn = true }
+	retired := with(at(kindRetire, 3, func(e *entry) { e.manifest.Blobs = []string{"seg/old"} }))
+	finished := with(at(kindCheckpoint, 3, func(e *entry) { e.manifest.Finished = true }))
+	for i, c := range []struct {
+		want          phase
+		d             disk
+		have          []contents
+		decided       int64
+		before        int64
+		reads, failed int
 	}{
-		{want: starting},
-		{want: starting, d: disk{entries: begun}, db: on2, before: 2},
-		{want: genesis, d: disk{entries: begun[:1]}},
-		{want: genesis, d: disk{entries: begun}, db: database{incarnation: 1}},
-		{want: fencing, d: disk{entries: with(at(kindStart, 3))}, db: on2, before: 2},
-		{want: restoring, d: disk{entries: begun}, db: on2},
-		{want: reading, d: disk{entries: begun}, db: on2, read: true},
-		{want: rows, d: disk{entries: begun}, db: on2, read: true, torn: true},
-		{want: segments, d: disk{entries: begun, segments: files("seg/1-1-seen-0-X")}, db: on2, read: true},
-		{want: segments, d: disk{entries: begun, temps: [][]byte{[]byte("WEIR-S")}}, db: on2, read: true},
-		{want: entering, d: disk{entries: begun, temps: [][]byte{[]byte("WEIR-LOG")}}, db: on2, read: true},
-		{want: undecided, d: disk{entries: with(at(kindCheckpoint, 3))}, db: on2, read: true},
-		{want: committing, d: disk{entries: with(at(kindCheckpoint, 3))}, db: on2, read: true, torn: true},
-		{want: retiring, read: true, db: on2, d: disk{segments: files("seg/old"),
-			entries: with(at(kindRetire, 3, func(e *entry) { e.manifest.Blobs = []string{"seg/old"} }))}},
-		{want: reading, read: true, db: on2, d: disk{
-			entries: with(at(kindRetire, 3, func(e *entry) { e.manifest.Blobs = []string{"seg/old"} }))}},
-		{want: ending, read: true, db: database{named: "3-ff", incarnation: 1}, d: disk{
-			entries: with(at(kindCheckpoint, 3, func(e *entry) { e.manifest.Finished = true }))}},
+		{want: starting, have: make([]contents, 1)},
+		{want: starting, d: disk{entries: begun}, have: on(2), decided: 2, before: 2},
+		{want: restarting, d: disk{entries: begun}, have: on(2), decided: 2, reads: 1, failed: 1},
+		{want: fencing, d: disk{entries: with(at(kindStart, 3))}, have: on(2), decided: 2, reads: 1, failed: 1},
+		{want: genesis, d: disk{entries: begun[:1]}, have: make([]contents, 2)},
+		{want: genesis, d: disk{entries: begun}, have: []contents{{named: id(2), incarnation: 1}, {incarnation: 1}}, decided: 2},
+		{want: fencing, d: disk{entries: with(at(kindStart, 3))}, have: on(2), decided: 2, before: 2},
+		{want: rolling, d: disk{entries: with(at(kindCheckpoint, 3), at(kindStart, 4))}, decided: 3, before: 3,
+			have: []contents{{named: id(3), incarnation: 4}, {named: id(2), incarnation: 4}}},
+		{want: restoring, d: disk{entries: begun}, have: on(2), decided: 2},
+		{want: reading, d: disk{entries: begun}, have: on(2), decided: 2, reads: 1},
+		{want: rows, d: disk{entries: begun}, have: change(on(2), torn), decided: 2, reads: 1},
+		{want: merging, d: disk{entries: begun, files: files("seg/1-0-merge-1-X")}, have: on(2), decided: 2, reads: 1},
+		{want: reading, d: disk{entries: []entry{begun[0], seg}, files: files("seg/1-0-merge-1-X")}, have: on(2), decided: 2, reads: 1},
+		{want: segments, d: disk{entries: begun, files: files("seg/1-1-seen-0-X")}, have: on(2), decided: 2, reads: 1},
+		{want: segments, d: disk{entries: begun, temps: [][]byte{[]byte("WEIR-S")}}, have: on(2), decided: 2, reads: 1},
+		{want: sealing, d: disk{entries: begun}, have: change(on(2), func(c *contents) { c.sealed = true }), decided: 2, reads: 1},
+		{want: staging, d: disk{entries: begun, files: files("out/1-1-1-X")}, have: on(2, 2), decided: 2, reads: 1},
+		{want: staging, d: disk{entries: begun, temps: [][]byte{[]byte("WEIR-OUT")}}, have: on(2, 2), decided: 2, reads: 1},
+		{want: entering, d: disk{entries: begun, temps: [][]byte{[]byte("WEIR-LOG")}}, have: on(2), decided: 2, reads: 1},
+		{want: undecided, d: disk{entries: next}, have: on(2, 2), decided: 2, reads: 1},
+		{want: committing, d: disk{entries: next}, have: change(on(2), torn), decided: 2, reads: 1},
+		{want: following, d: disk{entries: next}, have: on(3, 2), decided: 3, reads: 1},
+		{want: publishing, d: disk{entries: next}, have: change(on(3, 2), func(c *contents) { c.ahead = []string{id(3)} }), decided: 3, reads: 1},
+		{want: retiring, d: disk{entries: retired, files: files("seg/old")}, have: on(2), decided: 2, reads: 1},
+		{want: reading, d: disk{entries: retired}, have: on(2), decided: 2, reads: 1},
+		{want: ending, d: disk{entries: finished}, have: on(3), decided: 3, reads: 1},
 	} {
-		if got := c.d.phase(c.db, c.before, c.read, c.torn); got != c.want {
-			t.Errorf("%+v, %+v: %s, want %s", c.d, c.db, got.name, c.want.name)
+		s := scene{disk: c.d, have: c.have, before: c.before, reads: c.reads, fails: c.failed}
+		s.decided, _ = s.byID(id(c.decided))
+		if got := s.phase(); got != c.want {
+			t.Errorf("%d: %+v, %+v: %s, want %s", i, c.d, c.have, got.name, c.want.name)
+		}
+	}
+}
+
+func id(slot int64) string { return strconv.FormatInt(slot, 10) + "-ff" }
+
+// TestDecide is who may name which checkpoint, and publish what.
+func TestDecide(t *testing.T) {
+	var log []entry
+	for slot := int64(2); slot <= 4; slot++ {
+		e := entry{kind: kindCheckpoint, slot: slot, id: id(slot)}
+		if slot > 2 {
+			e.manifest.Parent = id(slot - 1)
+		}
+		log = append(log, e)
+	}
+	decider, other := party{name: "a", decides: true}, party{name: "b"}
+	for i, c := range []struct {
+		parties       []party
+		named, second string
+		ahead         []string
+		want          string // the checkpoint; or what is wrong
+	}{
+		{parties: []party{decider}, named: id(3), want: id(3)},
+		{parties: []party{decider}, named: id(9), want: "doesn't have"},
+		{parties: []party{other}, named: id(4), want: id(4)},
+		{parties: []party{other}, named: id(3), want: id(4)},
+		{parties: []party{other}, named: id(2), want: "is decided"},
+		{parties: []party{decider, other}, named: id(3), second: id(3), want: id(3)},
+		{parties: []party{decider, other}, named: id(3), second: id(2), want: id(3)},
+		{parties: []party{decider, other}, named: id(3), second: id(4), want: "is decided"},
+		{parties: []party{decider, other}, named: id(4), second: id(2), want: "is decided"},
+		{parties: []party{decider, other}, named: id(2), second: "", want: id(2)},
+		{parties: []party{decider, other}, named: "", second: id(2), want: "is decided"},
+		{parties: []party{decider, other}, named: id(3), second: id(2), ahead: []string{id(3)}, want: id(3)},
+		{parties: []party{decider, other}, named: id(3), second: id(2), ahead: []string{id(4)}, want: "shows a file"},
+	} {
+		s := scene{disk: disk{entries: log}, parties: c.parties, have: []contents{{named: c.named}}}
+		if len(c.parties) > 1 {
+			s.have = append(s.have, contents{named: c.second, ahead: c.ahead})
+		}
+		err := s.decide()
+		got := s.decided.id
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%d: %q, want %q", i, got, c.want)
+		}
+	}
+}
+
+// TestFolder shows files to the harness that a sink must never publish.
+func TestFolder(t *testing.T) {
+	const (
+		one   = `{"ad_id":"ad-1","clicks":1}` + "\n"
+		two   = `{"ad_id":"ad-1","clicks":2}` + "\n"
+		three = `{"ad_id":"ad-1","clicks":3}` + "\n"
+	)
+	name := func(epoch, task int, slot int64) string {
+		return fmt.Sprintf("total-files-%012d-%03d-%d-%064d.jsonl", epoch, task, slot, 0)
+	}
+	for i, c := range []struct {
+		each  bool
+		files map[string]string
+		then  map[string]string // what is changed before it is looked at again
+		want  string
+	}{
+		{files: map[string]string{name(1, 0, 3): one, name(2, 1, 4): three}},
+		{files: map[string]string{name(1, 0, 3): one, ".weir": ""}},
+		{each: true, files: map[string]string{name(1, 0, 3): one + two, name(2, 1, 4): three}},
+		{each: true, files: map[string]string{name(1, 0, 3): one, name(2, 1, 4): three}, want: "a line was lost"},
+		{files: map[string]string{name(1, 0, 3): two, name(2, 1, 4): two}, want: "repeated"},
+		{files: map[string]string{name(1, 0, 3): three, name(2, 1, 4): two}, want: "out of turn"},
+		{files: map[string]string{name(1, 0, 3): one, name(1, 1, 3): two}, want: "two lines"},
+		{files: map[string]string{name(1, 0, 3): one, name(1, 1, 4): three}, want: "published twice"},
+		{files: map[string]string{name(1, 0, 3): ""}, want: "isn't whole"},
+		{files: map[string]string{name(1, 0, 3): one[:9]}, want: "isn't whole"},
+		{files: map[string]string{name(1, 0, 3): "{}\n"}, want: "has the line"},
+		{files: map[string]string{name(1, 0, 3) + ".part": one}, want: "a reader finds"},
+		{files: map[string]string{name(1, 0, 3): one}, then: map[string]string{name(1, 0, 3): two}, want: "has changed"},
+		{files: map[string]string{name(1, 0, 3): one}, then: map[string]string{name(1, 0, 3): "gone"}, want: "is gone"},
+	} {
+		f := &folder{dir: t.TempDir(), each: c.each, seen: map[string]seenFile{}}
+		put(t, f.dir, c.files)
+		_, err := f.look(disk{})
+		if err == nil && c.then != nil {
+			put(t, f.dir, c.then)
+			_, err = f.look(disk{})
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d: %v, want %q", i, err, c.want)
+		}
+	}
+}
+
+func put(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		err := os.WriteFile(path, []byte(text), 0o600)
+		if text == "gone" {
+			err = os.Remove(path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestVariants: whatever the seed is, twenty kills reach every variant.
+func TestVariants(t *testing.T) {
+	for seed := range uint64(100) {
+		had, kills := map[string]bool{}, 0
+		for job := 1; kills < 20; job++ {
+			had[variantOf(seed, job).name] = true
+			kills += lasting(rand.New(rand.NewPCG(seed, uint64(job))), 20)
+		}
+		if len(had) != len(variants) {
+			t.Errorf("seed %d: only %v", seed, had)
 		}
 	}
 }

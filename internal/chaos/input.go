@@ -36,8 +36,20 @@ func (in input) tables(r rules, read map[string]int64) (table, error) {
 // tenths of a second.
 const size = 250_000
 
+// ads are what is clicked at: few, so that each is hit in every epoch, or many
+// with long names, so that what changes in an epoch takes some room.
+type ads struct {
+	n    int
+	name string
+}
+
+var (
+	fewAds  = ads{25, "ad-%d"}
+	manyAds = ads{300, "campaign/2026/spring/ad-%d"}
+)
+
 // generate makes the files of a job.
-func generate(rng *rand.Rand, r rules, dir string) (input, error) {
+func generate(rng *rand.Rand, r rules, a ads, dir string) (input, error) {
 	in := input{files: map[string][]click{}}
 	n := 1
 	if rng.IntN(3) == 0 {
@@ -45,7 +57,7 @@ func generate(rng *rand.Rand, r rules, dir string) (input, error) {
 	}
 	for i := range n {
 		path := filepath.Join(dir, fmt.Sprintf("clicks-%d.jsonl", i))
-		in.files[path] = clicks(rng, r, size/n, fmt.Sprint(i))
+		in.files[path] = clicks(rng, r, a, size/n, fmt.Sprint(i))
 		if err := write(path, in.files[path]); err != nil {
 			return in, err
 		}
@@ -61,13 +73,13 @@ func generate(rng *rand.Rand, r rules, dir string) (input, error) {
 // late by up to 45 minutes, some repeated after up to two hours, and now and
 // then one exactly where a rule turns: the end of a window, its lateness, the
 // end of an id's time to live. name tells the ids of one file from another's.
-func clicks(rng *rand.Rand, r rules, n int, name string) []click {
+func clicks(rng *rand.Rand, r rules, a ads, n int, name string) []click {
 	out := make([]click, 0, n+2)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli() + rng.Int64N(minute)
 	gap := 3 * 3_600_000 / int64(n) // so that three hours go by, whatever n is
 	for len(out) < n {
 		now += rng.Int64N(2*gap + 1)
-		c := click{id: fmt.Sprintf("c%s-%x", name, len(out)), ad: fmt.Sprintf("ad-%d", min(rng.IntN(25), rng.IntN(25))), at: now}
+		c := click{id: fmt.Sprintf("c%s-%x", name, len(out)), ad: fmt.Sprintf(a.name, min(rng.IntN(a.n), rng.IntN(a.n))), at: now}
 		switch p := rng.IntN(1000); {
 		case p < 15:
 			c.at -= rng.Int64N(45 * minute)

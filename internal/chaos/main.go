@@ -6,10 +6,14 @@
 // A job runs from nothing to the end of its input through several lives, each
 // with another parallelism, batch size and way to take checkpoints. Moments
 // are chosen by the clock, by what the process says and by what appears in its
-// state directory. After each kill a copy of the database is compared too: a
-// transactional sink must show the rows of exactly the committed checkpoint, an
-// eager one rows between those and the final ones. Everything random comes from
-// the seed, but where in its work a process is hit also depends on the machine.
+// state directory. The jobs take turns in where their counts go: one database or
+// two, eagerly or not, files, and pairs of these. After each kill copies of the
+// databases are compared too, and the files: a sink must show the counts of
+// exactly the checkpoint that its ledger names, which is the committed one or,
+// of a follower, the one before; an eager one counts between those and the final
+// ones. Each file must be whole, stay what it was, and go on where the one before
+// it ended. Everything random comes from the seed, but where in its work a
+// process is hit also depends on the machine.
 package main
 
 import (
@@ -38,7 +42,7 @@ func main() {
 // run returns the exit code: 0 if all holds, 1 if it doesn't, 2 if that
 // couldn't be found out.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	h := &harness{out: stdout, phases: map[phase]int{}}
+	h := &harness{out: stdout, phases: map[phase]int{}, hits: map[string]int{}}
 	fs := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.IntVar(&h.rounds, "rounds", 200, "kills that must hit a living process")
@@ -88,6 +92,7 @@ type harness struct {
 	kills, lives, jobs int
 	looks, wrong       int
 	phases             map[phase]int
+	hits               map[string]int // kills by variant
 }
 
 func (h *harness) run(ctx context.Context) (err error) {
@@ -125,6 +130,10 @@ func (h *harness) build(ctx context.Context) error {
 func (h *harness) report(took time.Duration) {
 	fmt.Fprintf(h.out, "jobs %d, lives %d, kills %d, comparisons %d, wrong rows %d, in %s\n",
 		h.jobs, h.lives, h.kills, h.looks, h.wrong, took.Round(time.Second))
+	fmt.Fprintln(h.out, "where the counts went of the jobs that were killed:")
+	for _, v := range variants {
+		fmt.Fprintf(h.out, "  %-28s %5d\n", v.name, h.hits[v.name])
+	}
 	fmt.Fprintln(h.out, "what the processes were at when they were killed:")
 	for _, p := range phases {
 		fmt.Fprintf(h.out, "  %-10s %5d  %s\n", p.name, h.phases[p], p.says)

@@ -11,19 +11,14 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// database is what a copy of the job's database holds.
-type database struct {
-	rows        table
-	named       string // the checkpoint that every ledger names, or ""
-	incarnation int64  // that every ledger was claimed by
-}
-
 // look reads a copy of the database at path, so that the next life finds the
-// original as the kill left it: to open it would already recover it.
-func look(path, scratch string) (db database, err error) {
+// original as the kill left it: to open it would already recover it. ledgers is
+// how many the database must have, once it has any.
+func look(path, scratch string, ledgers int) (c contents, err error) {
+	c.torn = tornWAL(path + "-wal")
 	for _, suffix := range []string{"", "-wal"} {
 		if err := copyFile(path+suffix, scratch+suffix); err != nil {
-			return db, err
+			return c, err
 		}
 	}
 	defer func() {
@@ -31,47 +26,44 @@ func look(path, scratch string) (db database, err error) {
 			err = errors.Join(err, removeIfThere(scratch+suffix))
 		}
 	}()
-	db.rows = table{}
-	c, err := sql.Open("sqlite", "file:"+scratch)
+	c.rows = table{}
+	db, err := sql.Open("sqlite", "file:"+scratch)
 	if err != nil {
-		return db, err
+		return c, err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	var has map[string]bool
-	if has, err = tableNames(c); err != nil {
-		return db, err
+	defer func() { err = errors.Join(err, db.Close()) }()
+	has, err := tableNames(db)
+	if err != nil {
+		return c, err
 	}
 	var k cell
 	var n int64
-	row := func() { db.rows[k] = n }
+	row := func() { c.rows[k] = n }
 	if has["ad_minute"] {
-		err = each(c, "SELECT ad_id, minute, clicks FROM ad_minute", row, &k.ad, &k.minute, &n)
+		err = each(db, "SELECT ad_id, minute, clicks FROM ad_minute", row, &k.ad, &k.minute, &n)
 	}
 	if k.minute = ""; err == nil && has["ad_total"] {
-		err = each(c, "SELECT ad_id, clicks FROM ad_total", row, &k.ad, &n)
+		err = each(db, "SELECT ad_id, clicks FROM ad_total", row, &k.ad, &n)
 	}
 	if err == nil && has["weir_ledger"] {
-		err = db.ledgers(c)
+		c.named, c.incarnation, err = ledger(db, ledgers)
 	}
-	return db, err
+	return c, err
 }
 
-func (db *database) ledgers(c *sql.DB) error {
-	type ledger struct {
+// ledger reads what all ledgers of a database say: one transaction moves them.
+func ledger(db *sql.DB, want int) (named string, incarnation int64, err error) {
+	type row struct {
 		named       string
 		incarnation int64
 	}
-	var l ledger
-	all := map[ledger]int{}
-	err := each(c, "SELECT checkpoint, incarnation FROM weir_ledger", func() { all[l]++ }, &l.named, &l.incarnation)
-	if err != nil {
-		return err
+	var r row
+	all := map[row]int{}
+	err = each(db, "SELECT checkpoint, incarnation FROM weir_ledger", func() { all[r]++ }, &r.named, &r.incarnation)
+	if err == nil && (len(all) > 1 || len(all) == 1 && all[r] != want) {
+		err = failed("the %d ledgers are one transaction, but they are %v", want, all)
 	}
-	if len(all) > 1 || len(all) == 1 && all[l] != 2 {
-		return failed("the two ledgers are one transaction, but they are %v", all)
-	}
-	db.named, db.incarnation = l.named, l.incarnation
-	return nil
+	return r.named, r.incarnation, err
 }
 
 func tableNames(c *sql.DB) (map[string]bool, error) {
