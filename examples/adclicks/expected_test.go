@@ -129,7 +129,7 @@ func TestRefusals(t *testing.T) {
 		{name: "a database nowhere", db: in("no/x.db"), code: 15, says: []string{in("no"), "doesn't exist"}},
 		{name: "a file as state", state: file("state", ""), code: 15, says: []string{in("state"), "not a directory"}},
 		{name: "another job's state", state: in("other"), code: 11, says: []string{in("other"), `belongs to job "sums"`, `"ad-clicks"`}},
-		{name: "another sink", db: in("done.db"), state: in("done"), more: []string{"--sink", upsert}, code: 11, says: []string{"ad-minute was transactional", "set it back"}},
+		{name: "another sink", db: in("done.db"), state: in("done"), more: []string{"--sink", increment}, code: 11, says: []string{"sink ad-minute: kind was transactional", "set it back"}},
 		{name: "another database", state: in("done"), code: 11, says: []string{"done.db", "set it back"}},
 		{name: "another state, same database", db: in("done.db"), code: 11, says: []string{"done.db", "another run", "--start-over"}},
 	} {
