@@ -81,7 +81,7 @@ ifneq ($(cc),)
 endif
 
 .PHONY: chaos
-chaos: ## kill -9 the real binary at random moments, 200 rounds
+chaos: ## kill -9 the real binary at random moments, 200 rounds over every kind and pair of sinks
 	go run ./internal/chaos -rounds $(chaos_rounds)
 
 .PHONY: chaos-ci

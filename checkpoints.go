@@ -13,7 +13,8 @@ import (
 	"github.com/weirstream/weir/internal/control/store"
 )
 
-// ErrUnknown: a checkpoint, a step or a key was asked for that isn't there.
+// ErrUnknown reports that a checkpoint, a step or a key was asked for that isn't
+// there.
 var ErrUnknown = store.ErrUnknown
 
 // StoredCheckpoint is one checkpoint in a state directory.

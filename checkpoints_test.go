@@ -110,7 +110,7 @@ func TestRollback(t *testing.T) {
 	}
 	// Now some is read: what lies ahead of that can't be gone back to.
 	stop, cancel := context.WithCancel(ctx)
-	mustRunUntil(t, stop, cancel, job, state, weir.EveryRecords(3))
+	mustRunUntil(stop, t, cancel, job, state, weir.EveryRecords(3))
 	_, err = job.Rollback(ctx, weir.Rollback{To: id.Slot}, state)
 	wantErr(t, err, weir.ErrRefused, "has read further")
 	_, err = job.Rollback(ctx, weir.Rollback{To: all[3].ID.Slot}, state)
@@ -123,7 +123,7 @@ func TestRollback(t *testing.T) {
 }
 
 // mustRunUntil runs a job until its first checkpoint with records.
-func mustRunUntil(t *testing.T, ctx context.Context, cancel func(), job *weir.Job, opts ...weir.RunOption) {
+func mustRunUntil(ctx context.Context, t *testing.T, cancel func(), job *weir.Job, opts ...weir.RunOption) {
 	t.Helper()
 	defer cancel()
 	err := job.Run(ctx, append(opts, weir.OnCheckpoint(func(c weir.Checkpoint) {
@@ -239,7 +239,7 @@ func TestRollbackToAnotherSchema(t *testing.T) {
 		Map(func(p weir.Pair[string, large]) string { return p.Key }).To("out", &out)
 	stop := func(job *weir.Job) {
 		ctx, cancel := context.WithCancel(ctx)
-		mustRunUntil(t, ctx, cancel, job, dir, weir.EveryRecords(4))
+		mustRunUntil(ctx, t, cancel, job, dir, weir.EveryRecords(4))
 	}
 	stop(old)
 	target := checkpointsOf(t, conf)[1]

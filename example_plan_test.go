@@ -3,7 +3,6 @@ package weir_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 
 	"github.com/weirstream/weir"
@@ -14,7 +13,8 @@ import (
 func ExampleJob_Plan() {
 	dir, err := os.MkdirTemp("", "plan")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	declare := func(id string) *weir.Job {
@@ -27,12 +27,14 @@ func ExampleJob_Plan() {
 	}
 	ctx, state := context.Background(), weir.StateDir(dir)
 	if err := declare("count").Run(ctx, state); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for _, job := range []*weir.Job{declare("total"), declare("total").Renamed("count", "total")} {
 		plan, err := job.Plan(ctx, state)
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		for _, c := range plan.Changes {
 			if !c.Same() {

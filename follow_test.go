@@ -72,7 +72,7 @@ func until(t *testing.T, r *weir.Running, v *vault[string], rows int) error {
 		if len(v.all()) >= rows {
 			return nil
 		}
-		time.Sleep(50 * time.Millisecond) // of the bubble: until the files are looked at again
+		time.Sleep(50 * time.Millisecond) // virtual: until the files are looked at again
 	}
 	t.Fatalf("the vault holds %d rows, want %d", len(v.all()), rows)
 	return nil
@@ -177,7 +177,7 @@ func TestAFolderWithoutFilesYet(t *testing.T) {
 		}
 		p := r.Progress()
 		for len(p.Splits) == 0 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // virtual
 			p = r.Progress()
 		}
 		if s := p.Splits[0]; s.Records != 1 || s.Ended || s.Since.IsZero() {
@@ -276,7 +276,7 @@ func TestWindowsCloseWithoutQuietFiles(t *testing.T) {
 			}
 			// It comes back with one record for a window that has been closed without it.
 			f.write(t, map[string]string{"quiet.log": at(59) + at(62)})
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // virtual
 			f.write(t, map[string]string{"busy.log": at(130)})
 			if err := until(t, r, v, 2); err != nil {
 				t.Fatal(err)

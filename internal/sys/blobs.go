@@ -64,8 +64,8 @@ func ProbeDisk(f Files, name string, size int64) (err error) {
 	again := name + "-2"
 	defer func() {
 		for _, n := range []string{name, again} {
-			if gone := f.Remove(n); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
-				err = errors.Join(err, gone)
+			if gone := f.Remove(n); err == nil && gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+				err = gone // one error is enough: the others are of the same disk
 			}
 		}
 		if err == nil {

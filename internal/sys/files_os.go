@@ -232,6 +232,12 @@ func (f *osFiles) do2(op, from, to string, call func() error) error {
 // failed gives an error the operation in this package's words and the whole
 // path, instead of the system call and the path below the folder.
 func (f *osFiles) failed(op, name string, err error) error {
+	if (op == "create" || op == "mkdir") && errors.Is(err, fs.ErrNotExist) {
+		if _, gone := os.Stat(f.dir); errors.Is(gone, fs.ErrNotExist) {
+			err = fmt.Errorf("the folder %s is gone, removed while it was in use: %w", f.dir, cause(err))
+			return &fs.PathError{Op: op, Path: f.path(name), Err: err}
+		}
+	}
 	return &fs.PathError{Op: op, Path: f.path(name), Err: cause(err)}
 }
 

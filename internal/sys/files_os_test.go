@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,5 +123,20 @@ func TestOSOpenFiles(t *testing.T) {
 	f, err = sys.OpenFiles(filepath.Join(dir, "here"))
 	must(t, err)
 	lists(t, f, ".", "x")
+	must(t, f.Close())
+}
+
+// TestOSFolderGone: a folder that somebody removes while it is in use is named.
+func TestOSFolderGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	f, err := sys.OpenFiles(dir)
+	must(t, err)
+	must(t, os.RemoveAll(dir))
+	if _, err := f.Create("x"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "the folder "+dir+" is gone") {
+		t.Errorf("create: %v", err)
+	}
+	if err := f.Mkdir("x"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "the folder "+dir+" is gone") {
+		t.Errorf("mkdir: %v", err)
+	}
 	must(t, f.Close())
 }

@@ -63,9 +63,6 @@ func formOfKey(s *shape) keyForm {
 	return keyComposite
 }
 
-// TextKeys reports whether a key is a text, and nothing else.
-func (f *Form) TextKeys() bool { return f.keyForm == keyString }
-
 // AppendKey appends the JSON of a key as it is stored, without its length.
 func (f *Form) AppendKey(to, key []byte) ([]byte, error) {
 	switch f.keyForm {

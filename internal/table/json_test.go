@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"math/rand"
+	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
-	"testing/quick"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -87,14 +86,57 @@ func contains(keys [][]byte, key []byte) bool {
 	return false
 }
 
-// random makes values by reflection; times and the like by hand.
-func random[T any](t *testing.T, rng *rand.Rand) T {
-	t.Helper()
-	v, ok := quick.Value(reflect.TypeFor[T](), rng)
-	if !ok {
-		t.Fatalf("no random %v", reflect.TypeFor[T]())
+// random makes values by reflection; times and the like are made by hand.
+func random[T any](_ *testing.T, rng *rand.Rand) (v T) {
+	fill(rng, reflect.ValueOf(&v).Elem())
+	return v
+}
+
+func fill(rng *rand.Rand, v reflect.Value) {
+	switch n := rng.IntN(5); v.Kind() {
+	case reflect.Bool:
+		v.SetBool(n%2 == 0)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(rng.Uint64()) >> rng.IntN(64)) // an int8 takes the low bits
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(rng.Uint64() >> rng.IntN(64))
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat([]float64{0, 1.5, -3, float64(float32(rng.NormFloat64() * 1e30)), float64(float32(rng.ExpFloat64() * 1e-9))}[n])
+	case reflect.String:
+		var text []rune
+		for range rng.IntN(12) {
+			text = append(text, []rune("aZ0 \"\\<&>\n\x00\u2028\u007fäж漢😀\ufffd")[rng.IntN(18)])
+		}
+		v.SetString(string(text))
+	case reflect.Pointer:
+		if n > 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(rng, v.Elem())
+		}
+	case reflect.Slice:
+		if n > 0 {
+			v.Set(reflect.MakeSlice(v.Type(), n-1, n-1))
+		}
+		fallthrough
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(rng, v.Index(i))
+		}
+	case reflect.Map:
+		if n > 0 {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
+		for range n - 1 {
+			key, elem := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			fill(rng, key)
+			fill(rng, elem)
+			v.SetMapIndex(key, elem)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(rng, v.Field(i))
+		}
 	}
-	return v.Interface().(T)
 }
 
 func jsonOf(t *testing.T, v any) string {
@@ -108,26 +150,26 @@ func jsonOf(t *testing.T, v any) string {
 
 // likeJSON saves a table of random keys and values, changes some, deletes some,
 // saves that, and compares what is stored with encoding/json's view of it.
-func likeJSON[K comparable, V any](t *testing.T, make func(*testing.T, *rand.Rand) V) {
+func likeJSON[K comparable, V any](t *testing.T, value func(*testing.T, *rand.Rand) V) {
 	name := fmt.Sprintf("%v by %v", reflect.TypeFor[V](), reflect.TypeFor[K]())
 	t.Run(name, func(t *testing.T) {
 		const seed = 20260301
-		rng := rand.New(rand.NewSource(seed))
-		if make == nil {
-			make = random[V]
+		rng := rand.New(rand.NewPCG(seed, 1))
+		if value == nil {
+			value = random[V]
 		}
 		k, v := layouts[K, V](t)
 		tab, want := New[K, V](k, v, 16), map[K]V{}
 		var saved [][]byte
 		for range 3 {
 			for range 40 {
-				key, val := random[K](t, rng), make(t, rng)
-				if n := rng.Intn(4); n < 2 && len(want) > 0 { // one that is there
+				key, val := random[K](t, rng), value(t, rng)
+				if n := rng.IntN(4); n < 2 && len(want) > 0 { // one that is there
 					for key = range want {
 						break
 					}
 				}
-				if rng.Intn(4) == 0 {
+				if rng.IntN(4) == 0 {
 					tab.Delete(put(tab, key, val))
 					delete(want, key)
 					continue
@@ -216,23 +258,23 @@ type (
 
 func randomTimes(t *testing.T, rng *rand.Rand) jsonTimes {
 	at := func() time.Time {
-		return time.Unix(rng.Int63n(4e9), rng.Int63n(1e9)).In(time.FixedZone("", 60*(rng.Intn(1600)-800)))
+		return time.Unix(rng.Int64N(4e9), rng.Int64N(1e9)).In(time.FixedZone("", 60*(rng.IntN(1600)-800)))
 	}
-	addr := netip.AddrFrom4([4]byte(random[[4]byte](t, rng)))
-	if rng.Intn(2) == 0 {
+	addr := netip.AddrFrom4(random[[4]byte](t, rng))
+	if rng.IntN(2) == 0 {
 		addr = netip.AddrFrom16(random[[16]byte](t, rng)).WithZone("eth0")
 	}
 	v := jsonTimes{By: map[string]time.Time{random[string](t, rng): at()}, On: map[time.Time]int{at(): 1, at(): 2}, Addr: addr,
-		Net: netip.PrefixFrom(addr.WithZone(""), rng.Intn(32)), Port: netip.AddrPortFrom(addr, uint16(rng.Intn(65536)))}
-	if rng.Intn(4) > 0 {
+		Net: netip.PrefixFrom(addr.WithZone(""), rng.IntN(32)), Port: netip.AddrPortFrom(addr, uint16(rng.IntN(65536)))}
+	if rng.IntN(4) > 0 {
 		v.At = at()
 		opt := at()
 		v.Opt = &opt
 	}
-	v.Big.Lsh(big.NewInt(rng.Int63()-rng.Int63()), uint(rng.Intn(90)))
-	v.More = big.NewInt(rng.Int63() - rng.Int63())
-	if rng.Intn(2) == 0 {
-		v.More.Neg(new(big.Int).SetUint64(math.MaxUint64 - uint64(rng.Intn(2)))) // the edge of CBOR's numbers
+	v.Big.Lsh(big.NewInt(rng.Int64()-rng.Int64()), uint(rng.IntN(90)))
+	v.More = big.NewInt(rng.Int64() - rng.Int64())
+	if rng.IntN(2) == 0 {
+		v.More.Neg(new(big.Int).SetUint64(math.MaxUint64 - uint64(rng.IntN(2)))) // the edge of CBOR's numbers
 	}
 	return v
 }
@@ -254,7 +296,7 @@ func TestJSONIsThatOfTheGoType(t *testing.T) {
 	likeJSON[[40]int64, float64](t, nil) // too long for an entry
 	likeJSON[struct{}, uint64](t, nil)
 	likeJSON[string, [9000]int64](t, func(_ *testing.T, rng *rand.Rand) (v [9000]int64) {
-		v[rng.Intn(len(v))] = rng.Int63()
+		v[rng.IntN(len(v))] = rng.Int64()
 		return v
 	})
 }
@@ -301,10 +343,10 @@ func TestJSONOfTheRest(t *testing.T) {
 	}{
 		encoded(t, "k", odd{Bools: map[bool]int{true: 1, false: 0}, Pairs: map[[2]byte]string{{1, 2}: "b", {0, 9}: "a"},
 			Own: ownCode{[]byte("plain words")}, Mine: ownCode{[]byte{0, 1, 255}}, Raw: ownCBOR{tagged}, Bad: "a\xffb",
-			Floats: []float64{math.Inf(1), math.Inf(-1), math.NaN(), 1e300, 5e-324, 0.5, 65504, -0.0}, Small: 3.4e38},
+			Floats: []float64{math.Inf(1), math.Inf(-1), math.NaN(), 1e300, 5e-324, 0.5, 65504, math.Copysign(0, -1)}, Small: 3.4e38},
 			`{"Bools":[{"key":false,"value":0},{"key":true,"value":1}],"Pairs":[{"key":[0,9],"value":"a"},{"key":[1,2],"value":"b"}],`+
 				`"Own":"plain words","Mine":{"base64":"AAH/"},"Raw":{"tag":42,"value":{"a":[1,-2,null,true,1.5]}},"Bad":{"base64":"Yf9i"},`+
-				`"Floats":["Infinity","-Infinity","NaN",1e+300,5e-324,0.5,65504,0],"Small":3.4e+38}`),
+				`"Floats":["Infinity","-Infinity","NaN",1e+300,5e-324,0.5,65504,-0],"Small":3.4e+38}`),
 		encoded(t, "k", memory{C64: 1 + 2i, C: complex(-1, 0.25), NaN: math.NaN(), n: -7},
 			`{"C64":{"real":1,"imag":2},"C":{"real":-1,"imag":0.25},"NaN":"NaN","n":-7}`),
 		encoded(t, "k", ownCBOR{[]byte{0x83, 0x61, 'x', 0xa1, 0x01, 0xf4, 0xf8, 0xff}}, `["x",[{"key":1,"value":false}],255]`),
