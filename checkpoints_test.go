@@ -58,14 +58,14 @@ func manyEvents(n int) []event {
 func TestRollback(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	var out vault[weir.Pair[string, int64]]
-	job := countsJob(&out, manyEvents(12)...)
-	state := weir.StateDir(dir)
-	mustRun(t, job, state, weir.EveryRecords(3), weir.Parallelism(2))
+	job := countsJob(&out, manyEvents(30)...)
+	state, keep := weir.StateDir(dir), weir.Retain(100)
+	mustRun(t, job, state, keep, weir.EveryRecords(3), weir.Parallelism(2))
 	all := checkpointsOf(t, dir)
-	if len(all) != 5 || !all[4].Finished || all[4].Records != 12 || all[2].Records != 6 {
+	if len(all) != 11 || !all[10].Finished || all[10].Records != 30 || all[2].Records != 6 {
 		t.Fatalf("%+v", all)
 	}
-	genesis, six, end := all[0].ID.Slot, all[2].ID.Slot, all[4].ID.Slot
+	genesis, six, end := all[0].ID.Slot, all[2].ID.Slot, all[10].ID.Slot
 	want := stateOf(t, dir, six, "count")
 	wantSame(t, want, []string{`"a" 2`, `"b" 2`, `"c" 2`})
 
@@ -78,7 +78,7 @@ func TestRollback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, says := range []string{"reads 6 records again", "sink out (a vault)"} {
+	for _, says := range []string{"reads 24 records again", "sink out (a vault)"} {
 		if !strings.Contains(plan.String(), says) {
 			t.Errorf("%q isn't in:\n%s", says, plan)
 		}
@@ -87,8 +87,8 @@ func TestRollback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back := checkpointsOf(t, dir)[5]
-	if back.ID != id || back.Content != all[2].ID || back.Parent != all[4].ID || back.Finished || back.Records != 6 || back.New != 0 || back.Standing != "committed" {
+	back := checkpointsOf(t, dir)[11]
+	if back.ID != id || back.Content != all[2].ID || back.Parent != all[10].ID || back.Finished || back.Records != 6 || back.New != 0 || back.Standing != "committed" {
 		t.Errorf("the rollback's checkpoint is %+v", back)
 	}
 	wantSame(t, stateOf(t, dir, id.Slot, "count"), want)
@@ -101,7 +101,7 @@ func TestRollback(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := len(out.all())
-	mustRun(t, job, state) // finished
+	mustRun(t, job, state, keep) // finished
 	if n := len(out.all()); n != rows {
 		t.Errorf("a finished job wrote %d rows", n-rows)
 	}
@@ -110,19 +110,20 @@ func TestRollback(t *testing.T) {
 	}
 	// Now some is read: what lies ahead of that can't be gone back to.
 	stop, cancel := context.WithCancel(ctx)
-	mustRunUntil(stop, t, cancel, job, state, weir.EveryRecords(3))
+	mustRunUntil(stop, t, cancel, job, state, keep, weir.EveryRecords(3))
 	_, err = job.Rollback(ctx, weir.Rollback{To: id.Slot}, state)
 	wantErr(t, err, weir.ErrRefused, "has read further")
-	_, err = job.Rollback(ctx, weir.Rollback{To: all[3].ID.Slot}, state)
+	_, err = job.Rollback(ctx, weir.Rollback{To: all[9].ID.Slot}, state)
 	wantErr(t, err, weir.ErrRefused, "has read further")
-	mustRun(t, job, state, weir.EveryRecords(3), weir.Parallelism(3))
+	mustRun(t, job, state, keep, weir.EveryRecords(3), weir.Parallelism(3))
 	last := out.epochs[len(out.epochs)-1]
-	if len(last) != 3 || last[0].Value != 4 {
+	if len(last) != 3 || last[0].Value != 10 {
 		t.Errorf("the last rows are %v", last)
 	}
 }
 
-// mustRunUntil runs a job until its first checkpoint with records.
+// mustRunUntil runs a job until its first checkpoint with records, and a few more
+// that were under way.
 func mustRunUntil(ctx context.Context, t *testing.T, cancel func(), job *weir.Job, opts ...weir.RunOption) {
 	t.Helper()
 	defer cancel()
