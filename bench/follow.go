@@ -73,6 +73,9 @@ func followLatency(ctx context.Context, _ int) (res result, err error) {
 		if err != nil {
 			return err
 		}
+		if n, err := clicks(ctx, filepath.Join(dir, "whole.db")); err != nil || n != lines {
+			return errors.Join(err, fmt.Errorf("%d of %d lines were counted", n, lines))
+		}
 		rate := int64(lines / l.wall.Seconds() / 2)
 		took, err := arrivals(ctx, dir, rate)
 		if err != nil {
@@ -84,6 +87,17 @@ func followLatency(ctx context.Context, _ int) (res result, err error) {
 		return nil
 	})
 	return res, err
+}
+
+// clicks sums up the table.
+func clicks(ctx context.Context, path string) (n int64, err error) {
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	err = db.QueryRowContext(ctx, "SELECT sum(clicks) FROM newest").Scan(&n)
+	return n, err
 }
 
 // chunk is lines that were appended at once.
