@@ -152,6 +152,11 @@ func TestBudgetOfMemory(t *testing.T) {
 				}
 				f.Stop()
 				f.Wait()
+				for len(f.failed) > 0 { // other tasks have come to the same end
+					if err := <-f.failed; !errors.Is(err, ErrStateMemory) {
+						t.Error(err)
+					}
+				}
 				// What was taken is at most what one task took in one batch too much.
 				c := f.Counts(time.Now())
 				if c.State > limit*5/4 || c.State < limit/2 {
