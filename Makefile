@@ -13,6 +13,7 @@ ifneq ($(cc),)
 export CC := $(cc)
 endif
 spin := $(shell command -v spin)
+zstd := $(shell command -v zstd)
 chaos_rounds := 200
 chaos_ci_rounds := 20
 lint := go tool -modfile=tools/go.mod golangci-lint
@@ -110,5 +111,9 @@ ifeq ($(cc),)
 endif
 ifeq ($(and $(spin),$(cc)),)
 	@echo "LEFT OUT: the models, because spin or a C compiler is missing (install both, then make models)"
+endif
+ifeq ($(zstd),)
+	@echo "LEFT OUT: files of the sink read by the zstd tool (install zstd)"
+	@if [ "$${CI:-}" = true ]; then exit 1; fi
 endif
 	@echo "make test: passed"

@@ -85,9 +85,9 @@ func (p *participant) Fence(ctx context.Context, f weir.Fence) (map[string]weir.
 		if !slices.Contains(p.sinks, r.Sink) && !slices.Contains(f.Former, r.Sink) {
 			continue
 		}
-		id, err := parseID(r.Checkpoint)
+		id, err := weir.ParseCheckpointID(r.Checkpoint)
 		if err != nil {
-			return nil, p.fail(fmt.Errorf("file: the ledger of sink %q in %s: %w", r.Sink, p.dir, err))
+			return nil, p.fail(fmt.Errorf("file: the ledger of sink %q in %s: %w: %w", r.Sink, p.dir, weir.ErrCorrupt, err))
 		}
 		ledgers[r.Sink] = weir.Ledger{Found: true, ID: id}
 	}

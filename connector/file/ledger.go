@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json/v2"
 	"errors"
 	"fmt"
@@ -211,23 +210,4 @@ func newest(all []stamp) (state, claim stamp) {
 		}
 	}
 	return state, claim
-}
-
-// parseID reads SLOT-HEX, or "" for the zero id.
-func parseID(s string) (weir.CheckpointID, error) {
-	var id weir.CheckpointID
-	if s == "" {
-		return id, nil
-	}
-	slot, sum, _ := strings.Cut(s, "-")
-	n, err := strconv.ParseInt(slot, 10, 64)
-	raw, hexErr := hex.DecodeString(sum)
-	if err == nil && hexErr == nil && len(raw) == len(id.Sum) {
-		id.Slot = n
-		copy(id.Sum[:], raw)
-	}
-	if id.String() != s {
-		return weir.CheckpointID{}, fmt.Errorf("%w: %.100q isn't the id of a checkpoint (SLOT-HEX)", weir.ErrCorrupt, s)
-	}
-	return id, nil
 }

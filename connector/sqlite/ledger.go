@@ -3,10 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
-	"encoding/hex"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weirstream/weir"
@@ -85,7 +82,7 @@ func (p *participant) fenceSink(ctx context.Context, sink string, create bool) (
 	case row.found && changed == 0:
 		return weir.Ledger{}, p.late(sink, row)
 	case row.found:
-		id, err := parseID(row.checkpoint)
+		id, err := weir.ParseCheckpointID(row.checkpoint)
 		if err != nil {
 			return weir.Ledger{}, fmt.Errorf("%w: the ledger of sink %q in %s: %w: restore the database from a backup",
 				weir.ErrRefused, sink, p.path, err)
@@ -219,24 +216,4 @@ func (p *participant) claimTable(ctx context.Context, t *table) error {
 // stamp is the time for updated_at, which is for people only.
 func stamp(ctx context.Context) string {
 	return sys.From(ctx).Clock.Now().UTC().Format(time.RFC3339)
-}
-
-// parseID reads SLOT-HEX, or "" for the zero id.
-func parseID(s string) (weir.CheckpointID, error) {
-	var id weir.CheckpointID
-	if s == "" {
-		return id, nil
-	}
-	slot, sum, _ := strings.Cut(s, "-")
-	n, err := strconv.ParseInt(slot, 10, 64)
-	raw, hexErr := hex.DecodeString(sum)
-	if err != nil || hexErr != nil || len(raw) != len(id.Sum) {
-		return id, fmt.Errorf("%q isn't the id of a checkpoint (SLOT-HEX)", clip(s))
-	}
-	id.Slot = n
-	copy(id.Sum[:], raw)
-	if id.String() != s {
-		return weir.CheckpointID{}, fmt.Errorf("%q isn't the id of a checkpoint (SLOT-HEX)", clip(s))
-	}
-	return id, nil
 }

@@ -169,8 +169,8 @@ func TestLedgerRefuses(t *testing.T) {
 		says  string
 	}{
 		"table gone":     {"DROP TABLE counts", weir.ErrRefused, `the table "counts" is gone`},
-		"not an id":      {"UPDATE weir_ledger SET checkpoint = '1-abc'", weir.ErrRefused, `"1-abc" isn't the id of a checkpoint`},
-		"capitals":       {"UPDATE weir_ledger SET checkpoint = upper(replace(checkpoint, '00', 'ab'))", weir.ErrRefused, "isn't the id of a checkpoint"},
+		"not an id":      {"UPDATE weir_ledger SET checkpoint = '1-abc'", weir.ErrRefused, `"1-abc" is no checkpoint id`},
+		"capitals":       {"UPDATE weir_ledger SET checkpoint = upper(replace(checkpoint, '00', 'ab'))", weir.ErrRefused, "is no checkpoint id"},
 		"no text":        {"UPDATE weir_ledger SET checkpoint = x'00'", weir.ErrRefused, "values of other types"},
 		"another ledger": {"ALTER TABLE weir_ledger RENAME COLUMN checkpoint TO position", weir.ErrRefused, `has no column "checkpoint"`},
 		"newer":          {"UPDATE weir_ledger SET incarnation = 7, nonce = 'n7'", weir.ErrFenced, "names incarnation 7 (n7)"},
