@@ -135,6 +135,7 @@ type Rollback struct {
 // It refuses (ErrRefused) a checkpoint that was never committed, one that has read
 // further than the sinks hold, and sinks that only append.
 func (j *Job) Rollback(ctx context.Context, to Rollback, opts ...RunOption) (CheckpointID, error) {
+	ctx = j.withJob(ctx)
 	conf, err := j.rollbackConfig(opts)
 	if err != nil {
 		return CheckpointID{}, err

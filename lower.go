@@ -53,7 +53,7 @@ func (j *Job) participants() []control.Sinks {
 		if !ok {
 			i = len(out)
 			index[name] = i
-			out = append(out, control.Sinks{Name: name, Kind: s.spec.Kind.String()})
+			out = append(out, control.Sinks{Name: name, Kind: s.spec.Kind.String(), Rank: s.spec.Rank})
 			out[i].Connect = func(ctx context.Context) (control.Participant, error) {
 				p, err := s.connect(ctx, out[i].IDs)
 				if err != nil {
@@ -132,6 +132,12 @@ func (c committer) Follow() bool {
 		f.Follow()
 	}
 	return ok
+}
+
+func (c committer) Press(ask func()) {
+	if p, ok := c.p.(Pressed); ok {
+		p.Press(ask)
+	}
 }
 
 func (c committer) Adopt(ctx context.Context, at log.ID, sinks []control.Adopted) error {

@@ -68,6 +68,7 @@ type Plan struct {
 // the job runs. The options are Run's. An error says that there is no plan;
 // whether a run would be refused, [Plan.Err] says.
 func (j *Job) Plan(ctx context.Context, opts ...RunOption) (*Plan, error) {
+	ctx = j.withJob(ctx)
 	conf := defaultRun()
 	for _, o := range opts {
 		o.run(&conf)

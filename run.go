@@ -40,6 +40,7 @@ func (j *Job) Start(ctx context.Context, opts ...RunOption) *Running {
 }
 
 func (j *Job) execute(ctx context.Context, conf runConfig, r *Running) error {
+	ctx = j.withJob(ctx)
 	if err := j.check(conf); err != nil {
 		r.handle.End(err)
 		return err
@@ -336,6 +337,7 @@ func (e Explanation) String() string { return e.Plan + "\n" + e.Report }
 // steps' results may depend on timing. It opens nothing but the sources' lists
 // of splits.
 func (j *Job) Explain(ctx context.Context, opts ...RunOption) (Explanation, error) {
+	ctx = j.withJob(ctx)
 	conf := defaultRun()
 	for _, o := range opts {
 		o.run(&conf)

@@ -91,6 +91,10 @@ type SinkSpec struct {
 	Place   string
 	Readers string   // what a reader of the target sees, one sentence
 	Needs   []string // conditions of that promise
+	// Rank says which of several transactional participants decides an epoch: that
+	// with the highest, and of these the first declared. 0 is that of databases,
+	// which can follow as well.
+	Rank int
 	// Appends: what is written a second time is there twice, as in a log or behind
 	// an increment. A rollback of the job then repeats it.
 	Appends bool
@@ -187,6 +191,12 @@ type Adopter interface {
 type Revealer interface {
 	Visible(ctx context.Context, id CheckpointID) error
 }
+
+// A Pressed is a Participant that can't keep an epoch open for as long as it
+// likes, such as one whose transaction has a timeout. Press is called once, after
+// Connect. ask asks for a barrier; it never blocks, and may be called at any time
+// and from any goroutine.
+type Pressed interface{ Press(ask func()) }
 
 // Adopted is a sink that is new to a job with checkpoints.
 type Adopted struct {

@@ -5,6 +5,20 @@ import (
 	"time"
 )
 
+type jobKey struct{}
+
+// JobName is the name of the job that makes a call of a source or a sink, by the
+// call's context; empty elsewhere.
+func JobName(ctx context.Context) string {
+	name, _ := ctx.Value(jobKey{}).(string)
+	return name
+}
+
+// withJob returns the context of the job's calls.
+func (j *Job) withJob(ctx context.Context) context.Context {
+	return context.WithValue(ctx, jobKey{}, j.Name())
+}
+
 // Source is a set of splits that can be read again from a position.
 type Source[T any] interface {
 	// Splits lists the splits by names that stay the same between runs.
@@ -72,6 +86,21 @@ type Committed interface {
 // records tell: nothing before Watermark will follow the last Read. Reading the
 // split again must give the same watermarks at the same positions.
 type Punctuated interface{ Watermark() time.Time }
+
+// A Starter is a Source that needn't begin at the beginning. Start is called once in
+// the life of a job, before the first record and before Open, and says for each
+// split the position that Open is given. It is saved before the first record and
+// never chosen again. Open with at nil then always means the very beginning: of a
+// split that was found later.
+type Starter interface {
+	Start(ctx context.Context, splits []string) (map[string][]byte, error)
+}
+
+// A Pausing is a Reader that can be told to stop before its split's end. AtStop
+// reports that it has come there: it returns no records then. When every split of
+// every source has ended or is at its stop, the run ends as if it had been asked to:
+// with a checkpoint, and no window closed.
+type Pausing interface{ AtStop() bool }
 
 // A Growing is a Source whose splits can become more while the job runs: Splits
 // is called again every Poll, outside the reading tasks, and so may be Open; a

@@ -101,6 +101,9 @@ func lowerSource[T any](b *build, id string, node int, src Source[T], c sourceCo
 	if r, ok := src.(Rereader); ok {
 		conf.Reread = r.Reread
 	}
+	if s, ok := src.(Starter); ok {
+		conf.Start = s.Start
+	}
 	if g, ok := src.(Growing); ok && g.Poll() > 0 {
 		conf.Growth = growth(b.ctx, g.Poll(), src.Splits)
 	}
@@ -282,7 +285,7 @@ func addSink[T any](j *Job, id string, sink Sink[T], n plan.Node) (node int, ok 
 	spec := sink.Spec()
 	n.Op, n.ID = plan.Sink, id
 	n.Sink = &plan.SinkNode{
-		Kind: spec.Kind.String(), Target: spec.Target, Participant: spec.Participant, Place: spec.Place,
+		Kind: spec.Kind.String(), Target: spec.Target, Participant: spec.Participant, Place: spec.Place, Rank: spec.Rank,
 		Readers: spec.Readers, Needs: slices.Clone(spec.Needs)}
 	node = j.add(n)
 	j.sinks = append(j.sinks, &sinkStep{id: id, spec: spec, connect: sink.Connect,

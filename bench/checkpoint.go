@@ -87,6 +87,7 @@ func (c *counting) Acked(a data.Ack) { c.acked <- a }
 func (c *counting) Wants(bool)       {}
 func (c *counting) Probed(n int64)   { c.probed <- n }
 func (c *counting) Ended(string)     {}
+func (c *counting) Rests(string)     {}
 func (c *counting) Failed(err error) { c.failed <- err }
 
 // count lets the task count keys, and returns when it has.
@@ -158,6 +159,7 @@ type nothing struct{}
 func (nothing) Split(string, string) (data.SplitState, bool) { return data.SplitState{}, false }
 func (nothing) Splits(string) []data.SplitState              { return nil }
 func (nothing) Sections(string) ([]data.Section, error)      { return nil, nil }
+func (nothing) Began(string) bool                            { return false }
 func (nothing) Clocks(string) []data.Clock                   { return nil }
 
 // withKeys runs f with a task that counts, warm: 1 M keys have been counted and

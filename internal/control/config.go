@@ -92,6 +92,8 @@ func Alone(sink string) string { return "sink " + sink }
 //
 // The calls come in the order of the methods here, Prepare to Visible in turn.
 type Participant interface {
+	// Press gives it a way to ask for a barrier, once it is connected.
+	Press(ask func())
 	// Follow tells a transactional participant that it doesn't decide; it
 	// reports whether it can do without.
 	Follow() bool

@@ -141,6 +141,7 @@ type connection struct {
 	sinks   []string
 	follows bool
 	fence   Fence
+	ask     func() // for a barrier
 	mu      sync.Mutex
 	sealed  map[int64]int64 // counts by epoch
 	closed  bool
@@ -312,6 +313,8 @@ func (c *connection) rows(e Commit) (value int64, has bool, err error) {
 	}
 	return 0, false, fmt.Errorf("the rows of epoch %d aren't in memory, and %d bytes were kept of them", e.Epoch, len(e.Staged))
 }
+
+func (c *connection) Press(ask func()) { c.ask = ask }
 
 func (c *connection) Flush(context.Context) error {
 	return c.db.w.effect("flush "+c.db.name, func() error { return nil })

@@ -55,6 +55,9 @@ func (b *inbox) Probed(n int64) { b.post(probed{n}) }
 // Ended implements data.Control.
 func (b *inbox) Ended(task string) { b.post(epoch.Ended{Task: task}) }
 
+// Rests implements data.Control.
+func (b *inbox) Rests(task string) { b.post(epoch.Rests{Task: task}) }
+
 // Failed implements data.Control.
 func (b *inbox) Failed(err error) { b.post(failed{err}) }
 

@@ -276,6 +276,7 @@ func (j *job) build() (err error) {
 		return err
 	}
 	from := j.last.m.Restore(j.committer.blobs, j.where)
+	from.Knows(j.sourcesOf(j.last.m)...)
 	if j.splits, err = j.flow.Open(j.ctx, from); err != nil {
 		return fmt.Errorf("open the job's input and state: %w", err)
 	}

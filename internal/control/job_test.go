@@ -204,6 +204,26 @@ func TestStop(t *testing.T) {
 			t.Errorf("checkpoint after the end: %v", err)
 		}
 	})
+	bubble(t, "sources have come to where they were told to stop", func(t *testing.T) {
+		w := newWorld()
+		db := w.database("db", transactional, "counts")
+		r := w.run(t, []*database{db})
+		f := r.started()
+		f.read(4)
+		f.ctl.Rests("in/0")
+		if err := r.wait(); err != nil {
+			t.Fatal(err)
+		}
+		if db.value() != 4 || !slices.Equal(f.held, []bool{true}) {
+			t.Errorf("committed %d, held %v: want 4, and sources held before the last barrier", db.value(), f.held)
+		}
+		r = w.run(t, []*database{db}) // it isn't finished
+		r.started().read(6)
+		r.stop()
+		if db.value() != 6 {
+			t.Errorf("after the next run %d is committed, want 6", db.value())
+		}
+	})
 	bubble(t, "before the start", func(t *testing.T) {
 		w := newWorld()
 		db := w.database("db", transactional, "counts")
@@ -286,6 +306,47 @@ func TestFullBuffer(t *testing.T) {
 		synctest.Wait()
 		if !slices.Equal(f.held, []bool{true, false}) || !slices.Equal(f.barriers, []int64{1, 2}) {
 			t.Errorf("afterwards: held %v, barriers %v", f.held, f.barriers)
+		}
+		r.stop()
+	})
+}
+
+// A participant asks for a barrier whenever it likes, also before the start and
+// after the end.
+func TestParticipantAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		r := w.run(t, []*database{w.database("db", transactional, "counts")})
+		f := r.started()
+		ask := f.conns[0].ask
+		for range 3 {
+			ask()
+		}
+		synctest.Wait()
+		if !slices.Equal(f.barriers, []int64{1}) {
+			t.Errorf("asked three times at once, barriers %v came", f.barriers)
+		}
+		ask()
+		r.stop()
+		ask()
+	})
+}
+
+// Of two that are transactional, the one of the higher rank decides.
+func TestRank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		dbs := []*database{w.database("a", transactional, "x"), w.database("b", transactional, "y")}
+		r := w.run(t, dbs, func(c *Config) {
+			c.Sinks[1].Rank = 1
+			c.Graph.Nodes[3].Sink.Rank = 1
+		})
+		r.started().read(4)
+		w.calls()
+		r.checkpoint()
+		got := w.calls()
+		if i, j := slices.Index(got, "commit b 1"), slices.Index(got, "commit a 1"); i < 0 || j < i {
+			t.Errorf("effects %q: b must commit first", got)
 		}
 		r.stop()
 	})

@@ -145,7 +145,18 @@ func (j *job) handle(e any) {
 		j.observe(e)
 	case epoch.Event:
 		j.step(e)
+		j.rest()
 	}
+}
+
+// rest ends a run whose sources have all come to where they were told to stop.
+func (j *job) rest() {
+	if j.stopping || j.over || !j.machine.Resting() {
+		return
+	}
+	j.Log.Info("every source has come to where it was told to stop", "job", j.Graph.Job)
+	j.stopping = true
+	j.step(epoch.Stop{})
 }
 
 func (j *job) acked(a data.Ack) {

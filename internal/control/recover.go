@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/weirstream/weir/internal/control/log"
+	"github.com/weirstream/weir/internal/plan"
 )
 
 // claimTries is how often the log is read again when its next slot was taken
@@ -80,6 +81,7 @@ func (j *job) connect() error {
 			p, err := s.Connect(ctx)
 			if err == nil {
 				j.committer.parties = append(j.committer.parties, &party{Sinks: s, Participant: p})
+				p.Press(func() { j.inbox.Wants(false) })
 			}
 			return err
 		})
@@ -184,6 +186,21 @@ func (j *job) adopt(adopt map[string]adoption) error {
 		}
 	}
 	return nil
+}
+
+// sourcesOf lists, under today's ids, the sources of the job that made a checkpoint.
+func (j *job) sourcesOf(m *log.Manifest) (ids []string) {
+	if m == nil {
+		return nil
+	}
+	if made := j.life.start(m.Incarnation); made != nil {
+		for _, n := range made.Graph.Nodes {
+			if n.Op == plan.Source {
+				ids = append(ids, idNow(n.ID, j.verdict.change.renamed))
+			}
+		}
+	}
+	return ids
 }
 
 // settle rolls the participants forward that are behind, once their sinks are

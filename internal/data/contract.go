@@ -18,6 +18,9 @@ type Control interface {
 	Probed(n int64)
 	// Ended says that a source task has read all its splits to their end.
 	Ended(task string)
+	// Rests says that each of a source task's splits has ended or has come to
+	// where it was told to stop, and one of them has to be read on another time.
+	Rests(task string)
 	// Failed says that a task has ended with an error.
 	Failed(err error)
 }
@@ -79,6 +82,8 @@ type Section struct {
 // Restorer gives a run what the checkpoint holds. At the very first start it
 // holds nothing.
 type Restorer interface {
+	// Began reports whether the job that made the checkpoint had the source.
+	Began(source string) bool
 	Split(source, split string) (SplitState, bool)
 	Splits(source string) []SplitState
 	Sections(step string) ([]Section, error) // a base and its deltas, oldest first

@@ -86,18 +86,20 @@ type boss struct {
 	acks   chan Ack
 	probes chan int64
 	ended  chan string
+	rests  chan string
 	wants  chan bool
 	failed chan error
 }
 
 func newBoss() *boss {
-	return &boss{make(chan Ack, 1000), make(chan int64, 1000), make(chan string, 1000), make(chan bool, 1000), make(chan error, 1000)}
+	return &boss{make(chan Ack, 1000), make(chan int64, 1000), make(chan string, 1000), make(chan string, 1000), make(chan bool, 1000), make(chan error, 1000)}
 }
 
 func (b *boss) Acked(a Ack)       { b.acks <- a }
 func (b *boss) Wants(hold bool)   { b.wants <- hold }
 func (b *boss) Probed(n int64)    { b.probes <- n }
 func (b *boss) Ended(task string) { b.ended <- task }
+func (b *boss) Rests(task string) { b.rests <- task }
 func (b *boss) Failed(err error)  { b.failed <- err }
 
 // kept is a checkpoint in memory.
@@ -115,6 +117,7 @@ func (k *kept) Splits(string) (out []SplitState) {
 	return out
 }
 func (k *kept) Sections(step string) ([]Section, error) { return k.secs[step], nil }
+func (k *kept) Began(string) bool                       { return k.splits != nil }
 func (k *kept) Clocks(step string) []Clock              { return k.clocks[step] }
 
 // take adds the acks of one epoch to a checkpoint.

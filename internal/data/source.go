@@ -23,6 +23,9 @@ type marked interface{ Marks() []int64 }
 // tell.
 type punctuated interface{ Watermark() time.Time }
 
+// pausing is a Reader that can be told to stop before its split's end.
+type pausing interface{ AtStop() bool }
+
 // Standing is how a reader stands to its split.
 type Standing struct {
 	Done, Total, Lag int64
@@ -39,6 +42,9 @@ type SourceConfig[T any] struct {
 	MaxAhead time.Duration     // of the clock; 0: any
 	Every    int64             // asks for a barrier after so many records of a split; 0: never
 	Open     func(ctx context.Context, split string, at []byte) (Reader[T], error)
+	// Start says where the splits begin that the source has at its very first
+	// start. nil: at their beginning, as all others.
+	Start    func(ctx context.Context, splits []string) (map[string][]byte, error)
 	Locate   func(split string, mark int64) string          // may be nil
 	Standing func(r Reader[T]) Standing                     // may be nil
 	Reread   func(split string, mark int64) ([]byte, error) // of a rejected record; may be nil
@@ -53,6 +59,7 @@ type SourceConfig[T any] struct {
 type source[T any] struct {
 	t      *Task
 	c      SourceConfig[T]
+	begin  *beginning // of all the source's tasks
 	out    Out[T]
 	splits []*split[T]
 	recs   []T
@@ -82,9 +89,10 @@ func NewSource[T any](r *Run, c SourceConfig[T], names []string, mk func(t *Task
 	}
 	r.abouts[c.ID] = about{c.Reread, c.Time != nil}
 	var all []*source[T]
+	begin := &beginning{source: c.ID, splits: names, start: c.Start}
 	for i := range n {
 		t := r.newTask(c.ID, i, n)
-		s := &source[T]{t: t, c: c, out: mk(t), wm: MinTime, recs: make([]T, 0, r.ReadLen), meter: r.meterSource(c.ID)}
+		s := &source[T]{t: t, c: c, out: mk(t), begin: begin, wm: MinTime, recs: make([]T, 0, r.ReadLen), meter: r.meterSource(c.ID)}
 		if t.careful() && c.Time != nil {
 			s.try = guarded(c.Time)
 		}
@@ -239,6 +247,10 @@ func (s *source[T]) round() (read int, waiting []*split[T], err error) {
 		s.advance()
 		s.t.run.ctl.Ended(s.t.name)
 	}
+	if !s.told && s.atStop() {
+		s.told = true
+		s.t.run.ctl.Rests(s.t.name)
+	}
 	return read, waiting, nil
 }
 
@@ -330,6 +342,20 @@ func (s *source[T]) allEnded() bool {
 	}
 	for _, sp := range s.splits {
 		if !sp.state.Ended {
+			return false
+		}
+	}
+	return true
+}
+
+// atStop reports whether nothing is to be read any more, although not all splits
+// have ended.
+func (s *source[T]) atStop() bool {
+	if s.c.Growth != nil || len(s.splits) == 0 {
+		return false // there may come more, or there is nothing at all
+	}
+	for _, sp := range s.splits {
+		if !sp.state.Ended && (sp.pause == nil || !sp.pause.AtStop()) {
 			return false
 		}
 	}

@@ -14,6 +14,7 @@ type split[T any] struct {
 	rd     Reader[T]
 	marks  marked
 	punct  punctuated
+	pause  pausing
 	high   int64     // newest event time
 	step   time.Time // of a punctuated reader, the last one
 	since  int64     // records since the last barrier
@@ -31,7 +32,12 @@ func (s *source[T]) newSplit(name string) *split[T] {
 
 // open opens the task's splits where the checkpoint left them.
 func (s *source[T]) open(ctx context.Context, rs Restorer) error {
+	first, err := s.begin.at(ctx, rs)
+	if err != nil {
+		return err
+	}
 	for _, sp := range s.splits {
+		sp.state.Position = first[sp.state.Split]
 		if st, ok := rs.Split(s.c.ID, sp.state.Split); ok {
 			sp.state = st
 			sp.state.Ended = false // its end will be found again
@@ -43,6 +49,28 @@ func (s *source[T]) open(ctx context.Context, rs Restorer) error {
 	return nil
 }
 
+// beginning is where the splits of a source begin at its very first start.
+type beginning struct {
+	source string
+	splits []string
+	start  func(ctx context.Context, splits []string) (map[string][]byte, error)
+	asked  bool
+	where  map[string][]byte
+}
+
+// at asks the source, once. It has nothing to say where a checkpoint knows it.
+func (b *beginning) at(ctx context.Context, rs Restorer) (map[string][]byte, error) {
+	if b.asked || b.start == nil || len(b.splits) == 0 || rs.Began(b.source) {
+		return b.where, nil
+	}
+	var err error
+	if b.where, err = b.start(ctx, b.splits); err != nil {
+		return nil, fmt.Errorf("source %s: choose where to begin: %w", b.source, err)
+	}
+	b.asked = true
+	return b.where, nil
+}
+
 func (s *source[T]) openSplit(ctx context.Context, sp *split[T]) error {
 	rd, err := s.c.Open(ctx, sp.state.Split, sp.state.Position)
 	if err != nil {
@@ -51,6 +79,7 @@ func (s *source[T]) openSplit(ctx context.Context, sp *split[T]) error {
 	sp.rd = rd
 	sp.marks, _ = rd.(marked)
 	sp.punct, _ = rd.(punctuated)
+	sp.pause, _ = rd.(pausing)
 	if s.t.careful() && s.c.SetAside != nil {
 		sp.rejected = s.c.SetAside(rd)
 	}

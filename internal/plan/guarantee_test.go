@@ -221,6 +221,10 @@ func TestDecider(t *testing.T) {
 		{"shared", func(*Graph) {}, "sqlite clicks.db"},
 		{"alone", func(g *Graph) { g.Nodes[6].Sink.Participant = "" }, "ad-minute"},
 		{"the first that can", func(g *Graph) { g.Nodes[6].Sink.Kind = FollowingSink; g.Nodes[10].Sink.Participant = "" }, "ad-total"},
+		{"the one that ranks higher", func(g *Graph) { g.Nodes[10].Sink.Participant, g.Nodes[10].Sink.Rank = "kafka", 1 }, "kafka"},
+		{"the first of those that rank the same", func(g *Graph) {
+			g.Nodes[6].Sink.Rank, g.Nodes[10].Sink.Participant, g.Nodes[10].Sink.Rank = 1, "kafka", 1
+		}, "sqlite clicks.db"},
 		{"none", func(g *Graph) { g.Nodes[6].Sink.Kind, g.Nodes[10].Sink.Kind = IdempotentSink, AtLeastOnceSink }, Store},
 	} {
 		if got := with(c.edit).Decider(); got != c.want {

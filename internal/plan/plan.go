@@ -70,6 +70,7 @@ type SinkNode struct {
 	Target      string   `json:"target"`
 	Participant string   `json:"participant,omitempty"`
 	Place       string   `json:"place,omitempty"` // within the participant, such as a table
+	Rank        int      `json:"rank,omitempty"`  // of several that are transactional, the highest decides
 	Readers     string   `json:"-"`
 	Needs       []string `json:"-"`
 }

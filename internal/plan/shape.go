@@ -54,15 +54,19 @@ func (g *Graph) ParticipantOf(node int) string {
 // committed by its entry in the store.
 const Store = "store"
 
-// Decider is the participant whose commit decides an epoch: the one of the
-// first transactional sink declared, or Store.
+// Decider is the participant whose commit decides an epoch: of the transactional
+// sinks the one with the highest rank, and of these the first declared; or Store.
 func (g *Graph) Decider() string {
+	decider, rank := Store, 0
 	for i, n := range g.Nodes {
-		if n.Op == Sink && n.Sink != nil && n.Sink.Kind == TransactionalSink {
-			return g.ParticipantOf(i)
+		if n.Op != Sink || n.Sink == nil || n.Sink.Kind != TransactionalSink {
+			continue
+		}
+		if decider == Store || n.Sink.Rank > rank {
+			decider, rank = g.ParticipantOf(i), n.Sink.Rank
 		}
 	}
-	return Store
+	return decider
 }
 
 // Name says which step a node is, for people: `sink "counts"`, or, where it

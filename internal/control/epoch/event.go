@@ -17,6 +17,9 @@ type (
 	Stop struct{}
 	// Ended says that a source task has read all its splits to their end.
 	Ended struct{ Task string }
+	// Rests says that a source task has nothing to read any more, although not
+	// all its splits have ended.
+	Rests struct{ Task string }
 	// Acked says that a task has passed a barrier on.
 	Acked struct {
 		Epoch int64
@@ -67,6 +70,7 @@ func (Asked) event()    {}
 func (Wants) event()    {}
 func (Stop) event()     {}
 func (Ended) event()    {}
+func (Rests) event()    {}
 func (Acked) event()    {}
 func (Written) event()  {}
 func (Prepared) event() {}

@@ -27,6 +27,7 @@ type Machine struct {
 	chains         map[string]chain
 	open           *open // its barrier is out
 	ended          map[string]bool
+	resting        map[string]bool
 	retiring       int
 	limits         Limits
 	merging        string // step whose chain is being merged
@@ -70,7 +71,7 @@ func New(c Config) *Machine {
 		c.Limits = DefaultLimits()
 	}
 	m := &Machine{tasks: c.Tasks, sources: c.Sources, last: c.Last,
-		chains: map[string]chain{}, ended: map[string]bool{}, limits: c.Limits}
+		chains: map[string]chain{}, ended: map[string]bool{}, resting: map[string]bool{}, limits: c.Limits}
 	for _, ch := range c.Chains {
 		m.chains[ch.Step] = chain{Chain: ch}
 	}
@@ -89,6 +90,12 @@ func (m *Machine) Step(e Event) []Decision {
 		return []Decision{Fail{err.Error()}}
 	}
 	return append(ds, m.next()...)
+}
+
+// Resting reports whether no source task reads any more, although not all have
+// ended: the run is to stop.
+func (m *Machine) Resting() bool {
+	return len(m.resting) > 0 && len(m.resting)+len(m.ended) == m.sources
 }
 
 // take updates the machine and returns what follows from e alone.
@@ -113,6 +120,8 @@ func (m *Machine) take(e Event) ([]Decision, error) {
 		if m.ended[e.Task] = true; len(m.ended) == m.sources {
 			m.wish = true
 		}
+	case Rests:
+		m.resting[e.Task] = true
 	case Acked:
 		return m.acked(e)
 	case Retired:

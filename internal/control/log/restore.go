@@ -17,6 +17,7 @@ var _ data.Restorer = (*Restored)(nil)
 type Restored struct {
 	steps  map[string]Step
 	splits []data.SplitState
+	began  map[string]bool                   // by source
 	load   map[string]func() ([]byte, error) // by segment
 	where  string
 }
@@ -25,11 +26,14 @@ type Restored struct {
 // call the store. A nil Manifest gives one that holds nothing, for a job's
 // very first start.
 func (m *Manifest) Restore(b sys.Blobs, where string) *Restored {
-	r := &Restored{steps: map[string]Step{}, load: map[string]func() ([]byte, error){}, where: where}
+	r := &Restored{steps: map[string]Step{}, began: map[string]bool{}, load: map[string]func() ([]byte, error){}, where: where}
 	if m == nil {
 		return r
 	}
 	r.splits = m.Splits
+	for _, s := range m.Splits {
+		r.began[s.Source] = true
+	}
 	for _, s := range m.Steps {
 		r.steps[s.ID] = s
 	}
@@ -38,6 +42,17 @@ func (m *Manifest) Restore(b sys.Blobs, where string) *Restored {
 	}
 	return r
 }
+
+// Knows adds sources that the job had which made the checkpoint: one may have had
+// no split yet.
+func (r *Restored) Knows(sources ...string) {
+	for _, s := range sources {
+		r.began[s] = true
+	}
+}
+
+// Began reports whether the job that made the checkpoint had a source.
+func (r *Restored) Began(source string) bool { return r.began[source] }
 
 // Split returns the state of one split of a source.
 func (r *Restored) Split(source, split string) (data.SplitState, bool) {
