@@ -56,9 +56,12 @@ var imports = []importRule{
 	{"internal/control", []string{"internal/control", "internal/data", "internal/table", "internal/plan", "internal/sys"},
 		"the path of an epoch drives data, through the root's types never"},
 	{"internal/sim", []string{"internal/sim", "internal/sys"}, "a simulated machine stands in for sys"},
-	{"internal/chaos", []string{"internal/chaos", "internal/sim", "internal/sys"},
+	{"internal/kafkalab", []string{"internal/sys"}, "brokers, cuts and an independent reader know nothing of streams"},
+	{"internal/chaos/kafka/mixed", []string{".", "cli", "codec", "connector", "window"}, "a job is written as a user would write it"},
+	{"internal/chaos", []string{"internal/chaos", "internal/kafkalab", "internal/sim", "internal/sys"},
 		"it runs the real binary from outside, and its oracle shares no code with it"},
 	{"agg", []string{"internal/sys"}, "leaves are values used in calls"},
+	{"codec/fastjson", []string{"codec"}, "a codec of its own falls back on the default one"},
 	{"codec", []string{"internal/sys"}, "leaves are values used in calls"},
 	{"window", []string{"internal/sys"}, "leaves are values used in calls"},
 	{".", []string{"agg", "codec", "window", "internal/control", "internal/data", "internal/table", "internal/plan", "internal/sys"},
@@ -70,7 +73,7 @@ var imports = []importRule{
 	{"cli", []string{".", "internal/control", "internal/data", "internal/plan", "internal/sys"},
 		"the verbs know no connector: the user's binary chooses"},
 	{"cmd", []string{".", "cli", "connector", "internal"}, "a program may use everything"},
-	{"bench", []string{".", "agg", "cli", "codec", "connector", "window", "internal"}, "a program may use everything"},
+	{"bench", []string{"bench", ".", "agg", "cli", "codec", "connector", "window", "internal"}, "a program may use everything"},
 	{"examples", []string{".", "agg", "cli", "codec", "connector", "weirtest", "window"},
 		"an example shows what a user can write, so it imports nothing internal"},
 }
@@ -113,6 +116,9 @@ func sources(t *testing.T) []source {
 		}
 		if d.IsDir() {
 			base := d.Name()
+			if name == "build" { // make's; a broker that runs there changes it meanwhile
+				return filepath.SkipDir
+			}
 			if name != "." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || isModule(name)) {
 				return filepath.SkipDir
 			}
