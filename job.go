@@ -10,15 +10,16 @@ import (
 // Job is a dataflow under construction. It isn't safe for concurrent use until
 // it is complete; then it can be run, one run at a time.
 type Job struct {
-	graph   plan.Graph
-	errs    []error
-	sources []func(*build) error
-	sinks   []*sinkStep
-	splits  []splitLister
-	notify  []notifier
-	dead    *deadLetters // nil: not asked for
-	aliases []alias
-	unfits  []error // of connectors, each a stepError
+	graph    plan.Graph
+	errs     []error
+	sources  []func(*build) error
+	sinks    []*sinkStep
+	splits   []splitLister
+	notify   []notifier
+	examined []examined
+	dead     *deadLetters // nil: not asked for
+	aliases  []alias
+	unfits   []error // of connectors, each a stepError
 }
 
 // splitLister lists the splits of a source.

@@ -29,10 +29,11 @@ type merging struct {
 
 // sinkStep is a declared sink with its type erased.
 type sinkStep struct {
-	id      string
-	spec    SinkSpec
-	connect func(ctx context.Context, sinks []string) (Participant, error)
-	open    func(ctx context.Context, p Participant) (outlet any, err error)
+	id       string
+	spec     SinkSpec
+	examiner Examiner // nil: it can't be examined
+	connect  func(ctx context.Context, sinks []string) (Participant, error)
+	open     func(ctx context.Context, p Participant) (outlet any, err error)
 }
 
 // participant is the name of what the sink commits with.

@@ -93,7 +93,8 @@ type runConfig struct {
 	takeover    bool
 	startOver   bool
 	drop        []string
-	guessed     guesses // none: all parameters are known
+	downtime    time.Duration // Doctor's alone
+	guessed     guesses       // none: all parameters are known
 	restarts    int
 	log         *slog.Logger
 	stateMemory int64
@@ -106,7 +107,7 @@ type runConfig struct {
 }
 
 func defaultRun() runConfig {
-	return runConfig{interval: time.Second, parallelism: runtime.GOMAXPROCS(0), batch: data.MaxBatch, retain: 10, restarts: 5,
+	return runConfig{interval: time.Second, parallelism: runtime.GOMAXPROCS(0), batch: data.MaxBatch, retain: 10, restarts: 5, downtime: 24 * time.Hour,
 		log: slog.New(slog.DiscardHandler)}
 }
 
@@ -123,6 +124,7 @@ func (c *runConfig) validate() []error {
 	check(c.batch >= 1 && c.batch <= data.MaxBatch, "batch size %d: 1 to %d records", c.batch, data.MaxBatch)
 	check(c.stateMemory >= 0, "state memory of %d bytes: it can't be negative; 0 means no limit", c.stateMemory)
 	check(c.retain >= 1, "retain %d checkpoints: at least 1", c.retain)
+	check(c.downtime >= 0, "downtime budget %v: it can't be negative; 0 means that the job never stands still", c.downtime)
 	check(c.restarts >= 0, "%d restarts: it can't be negative; 0 means none", c.restarts)
 	return errs
 }

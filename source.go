@@ -69,6 +69,9 @@ type Status struct {
 	Idle bool
 	// Bytes says that Done and Total count bytes.
 	Bytes bool
+	// Expires is from when on what follows the job's checkpoint may be deleted,
+	// whether or not it was read. Zero: never, or it isn't known.
+	Expires time.Time
 }
 
 // A StatusReader is a Reader that knows how it stands to its split.
@@ -86,6 +89,10 @@ type Committed interface {
 // records tell: nothing before Watermark will follow the last Read. Reading the
 // split again must give the same watermarks at the same positions.
 type Punctuated interface{ Watermark() time.Time }
+
+// A Described is a Source that can say what it reads, in a few words for plans:
+// "topic clicks, read_committed". It does no I/O.
+type Described interface{ Describe() string }
 
 // A Starter is a Source that needn't begin at the beginning. Start is called once in
 // the life of a job, before the first record and before Open, and says for each

@@ -46,10 +46,17 @@ func (j *Job) From[T any](id string, src Source[T], opts ...SourceOption[T]) *St
 	if check, ok := src.(interface{ Check() error }); ok {
 		j.unfit(id, check.Check())
 	}
-	node := j.add(plan.Node{Op: plan.Source, ID: id, EventTime: c.time != nil, Disorder: c.bound})
+	reads := ""
+	if d, ok := src.(Described); ok {
+		reads = d.Describe()
+	}
+	node := j.add(plan.Node{Op: plan.Source, ID: id, Reads: reads, EventTime: c.time != nil, Disorder: c.bound})
 	s := &Stream[T]{job: j, node: node}
 	if n, ok := src.(Committed); ok {
 		j.notify = append(j.notify, notifier{source: id, to: n})
+	}
+	if e, ok := src.(Examiner); ok {
+		j.examined = append(j.examined, examined{id, e})
 	}
 	j.splits = append(j.splits, splitLister{source: id, list: src.Splits, grows: func() bool {
 		g, ok := src.(Growing)
@@ -288,7 +295,8 @@ func addSink[T any](j *Job, id string, sink Sink[T], n plan.Node) (node int, ok 
 		Kind: spec.Kind.String(), Target: spec.Target, Participant: spec.Participant, Place: spec.Place, Rank: spec.Rank,
 		Readers: spec.Readers, Needs: slices.Clone(spec.Needs)}
 	node = j.add(n)
-	j.sinks = append(j.sinks, &sinkStep{id: id, spec: spec, connect: sink.Connect,
+	examiner, _ := sink.(Examiner)
+	j.sinks = append(j.sinks, &sinkStep{id: id, spec: spec, examiner: examiner, connect: sink.Connect,
 		open: func(ctx context.Context, p Participant) (any, error) { return sink.Open(ctx, p, id) }})
 	return node, true
 }

@@ -27,6 +27,9 @@ func sums(out *[]int64) Build {
 		p.Duration("pause", time.Minute, "")
 		p.Choice("how", "plainly", []string{"plainly", "fancily"}, "")
 		p.Bool("loud", false, "")
+		if v := p.String("shape", "round", ""); v != "round" && v != "square" {
+			p.Bad("shape", v, errors.New("round or square"))
+		}
 		job := weir.NewJob("sums")
 		job.From("numbers", weir.Generate(n, func(i int64) int64 { return i })).
 			TryMap(func(i int64) (int64, error) {
@@ -95,6 +98,8 @@ func TestExitCodes(t *testing.T) {
 		{"not a number", []string{"run", "--n", "many"}, ExitUsage, "whole number"},
 		{"not a duration", []string{"run", "--pause", "long"}, ExitUsage, "length of time"},
 		{"not a choice", []string{"run", "--how", "badly"}, ExitUsage, "plainly, fancily"},
+		{"wrong by a rule of the job", []string{"run", "--shape", "flat"}, ExitUsage, `--shape "flat": it must be round or square`},
+		{"right by a rule of the job", []string{"run", "--shape", "square"}, ExitOK, "finished"},
 		{"not a switch", []string{"run", "--loud=maybe"}, ExitUsage, "true or false"},
 		{"bad parallelism", []string{"run", "--parallelism", "-3"}, ExitUsage, "parallelism -3"},
 		{"bad batch size", []string{"run", "--batch-size", "5000"}, ExitUsage, "batch size 5000"},

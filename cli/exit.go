@@ -18,6 +18,7 @@ const (
 	ExitFenced  = 13  // a newer incarnation of the job has started
 	ExitLocked  = 14  // another process runs the job
 	ExitMemory  = 16  // state has reached its memory budget
+	ExitUnwell  = 17  // doctor has found a problem
 	ExitFailed  = 15  // anything else: a disk, a database
 	ExitSignal  = 130 // a second signal
 )
@@ -31,6 +32,8 @@ func exitCode(err error) int {
 		return ExitOK
 	case errors.Is(err, errVerdict):
 		return ExitVerdict
+	case errors.Is(err, errUnwell):
+		return ExitUnwell
 	case errors.Is(err, errInterrupted):
 		return ExitSignal
 	case errors.As(err, &usage), errors.Is(err, weir.ErrDeclaration), errors.Is(err, weir.ErrUnknown):

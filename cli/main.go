@@ -103,7 +103,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		return ExitOK
 	}
 	var usage usageError
-	if errors.Is(err, errVerdict) {
+	if errors.Is(err, errVerdict) || errors.Is(err, errUnwell) {
 		return exitCode(err)
 	}
 	fmt.Fprintf(a.stderr, "error: %v\n", err)
@@ -122,7 +122,7 @@ func (a *app) command() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{wrongFlag(err)} })
-	root.AddCommand(a.runCommand(), a.explainCommand(), a.planCommand(), a.checkpointsCommand())
+	root.AddCommand(a.runCommand(), a.explainCommand(), a.planCommand(), a.doctorCommand(), a.checkpointsCommand())
 	root.AddCommand(a.extra...)
 	root.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {

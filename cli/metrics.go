@@ -47,6 +47,7 @@ func inputFamilies() []metric {
 
 		{"weir_split_records", "Records read of the split since the job first started; goes back with a restart.", g, split},
 		{"weir_split_lag_records", "Records of the split that are still to be read, where its reader knows.", g, split},
+		{"weir_split_retention_left_seconds", "How long what follows the job's checkpoint in the split is kept, where its reader knows; below 0 it may be gone by now.", g, split},
 		{"weir_split_watermark_seconds", "Watermark of the split, in seconds since 1970. No value before its first record.", g, split},
 		{"weir_split_watermark_lag_seconds", "How far the split's watermark is behind the clock.", g, split},
 		{"weir_split_watermark_stalled_seconds", "How long the split's watermark has stood still. No value for a split that is idle or has ended.", g, split},
@@ -236,6 +237,9 @@ func (p *page) split(s weir.SplitProgress) {
 	p.add("weir_split_records", float64(s.Records), s.Source, s.Split)
 	if s.Status.Lag >= 0 {
 		p.add("weir_split_lag_records", float64(s.Status.Lag), s.Source, s.Split)
+	}
+	if !s.Status.Expires.IsZero() {
+		p.add("weir_split_retention_left_seconds", s.Status.Expires.Sub(p.m.At).Seconds(), s.Source, s.Split)
 	}
 	if !s.Watermark.IsZero() {
 		p.add("weir_split_watermark_seconds", seconds(s.Watermark), s.Source, s.Split)

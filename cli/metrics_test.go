@@ -181,7 +181,11 @@ func TestEveryMetricIsThere(t *testing.T) {
 	v := busy().now
 	v.Restarts = troubled().now.Restarts
 	v.Sources[0].Bytes = 5
+	v.Splits[2].Status.Expires = v.At.Add(2 * time.Hour)
 	_, families := scrape(t, func() weir.Metrics { return v })
+	if got, _ := value(families, "weir_split_retention_left_seconds", "split=0", "step=refunds"); got != 7200 {
+		t.Errorf("retention leaves %v s, want 7200", got)
+	}
 	for _, f := range metricFamilies() {
 		if families[f.name] == nil {
 			t.Errorf("%s is never there", f.name)

@@ -81,6 +81,14 @@ func (p *Params) Duration(name string, fallback time.Duration, help string) time
 	return d
 }
 
+// Bad says that a parameter that was declared has a wrong value, by a rule that only
+// the job knows. want says what it must be: "one of red, blue".
+func (p *Params) Bad(name, value string, want error) {
+	if !slices.Contains(p.missing, name) { // then the value is made up
+		p.bad(name, value, want)
+	}
+}
+
 func (p *Params) declare(d *param) string {
 	for _, other := range p.declared {
 		if other.name == d.name {
