@@ -80,6 +80,7 @@ func newJob(ctx context.Context, p *process) *job {
 	j := &job{process: p, env: &env, inbox: newInbox(), settles: map[int64]*settle{}, splices: map[string]merged{}}
 	j.began = j.env.Clock.Now()
 	env.Waiting = j.waiting
+	env.Warn = func(what string) { j.Log.Warn(what, "job", j.Graph.Job) }
 	j.ctx, j.cancel = context.WithCancelCause(sys.With(context.WithoutCancel(ctx), &env))
 	return j
 }

@@ -31,6 +31,7 @@ type Standing struct {
 	Done, Total, Lag int64
 	Idle             bool
 	Bytes            bool // Done and Total count bytes
+	Expires          time.Time
 }
 
 // SourceConfig is what a source step needs.

@@ -85,6 +85,9 @@ type Env struct {
 	// Waiting is told what a call has been waiting for, once it has waited for
 	// a second: another process's lock. nil: the default logger is told.
 	Waiting func(what string)
+	// Warn is told what somebody should know who runs the job. nil: the default
+	// logger is told.
+	Warn func(what string)
 }
 
 type envKey struct{}
