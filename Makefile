@@ -14,6 +14,9 @@ export CC := $(cc)
 endif
 spin := $(shell command -v spin)
 zstd := $(shell command -v zstd)
+kcat := $(shell command -v kcat)
+kafka_tools := $(and $(shell command -v java),$(shell command -v mvn))
+kafka_port := 19092
 chaos_rounds := 200
 chaos_ci_rounds := 20
 lint := go tool -modfile=tools/go.mod golangci-lint
@@ -31,12 +34,12 @@ demo: ## a job is killed and goes on, to the digit; needs only Go, takes under a
 # left out quietly: what a machine can't do is the last line printed, and with
 # CI=true it is a failure.
 .PHONY: test
-test: check lint cross race exact models-if chaos-ci ## everything that must hold: unit, race, examples, crash, lint, arch, other systems, a short chaos
+test: check lint cross race exact models-if kafka-it-if chaos-ci ## everything that must hold: unit, race, examples, crash, lint, arch, other systems, a real Kafka, a short chaos
 	@$(MAKE) left-out
 
 .PHONY: check
 check: ## formatting, vet, and the rules of the tree
-	@unformatted=$$("$$(go env GOROOT)/bin/gofmt" -l .); \
+	@unformatted=$$(find . -path ./build -prune -o -name '*.go' -exec "$$(go env GOROOT)/bin/gofmt" -l {} +); \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	go test -run '^Test(ImportsPointOneWay|LibraryLinksLittle|EpochIsPure|OnePackageDoc|Lengths)$$' ./internal/arch
@@ -82,12 +85,42 @@ ifneq ($(cc),)
 endif
 
 .PHONY: chaos
-chaos: ## kill -9 the real binary at random moments, 200 rounds over every kind and pair of sinks
+chaos: ## kill -9 the real binary at random moments, 200 rounds over every kind and pair of sinks; then jobs on Kafka, brokers, connections
 	go run ./internal/chaos -rounds $(chaos_rounds)
+	go run ./internal/chaos/kafka
 
 .PHONY: chaos-ci
-chaos-ci: ## the same, 20 rounds
+chaos-ci: ## a tenth of the same
 	go run ./internal/chaos -rounds $(chaos_ci_rounds)
+ifneq ($(and $(kafka_tools),$(kcat)),)
+	go run ./internal/chaos/kafka -kills 20 -zombies 2 -cuts 2 -mixed 3 -brokers 2 -cluster 2
+endif
+
+.PHONY: kafka
+kafka: ## start a real Kafka broker on 127.0.0.1:19092, for development; needs java 17 and mvn
+	@brokers=$$(tools/kafka/start build/kafka $(kafka_port)); \
+	echo "Kafka runs on $$brokers, its data and log are in build/kafka. Try:"; \
+	echo "  go run ./examples/kafkaclicks produce --brokers $$brokers --input clicks"; \
+	echo "  go run ./examples/kafkaclicks run --brokers $$brokers --input clicks --output counts --state build/clicks --stop-at-end"; \
+	echo "  KAFKA_BROKERS=$$brokers go test ./connector/kafka/..."; \
+	echo "make kafka-stop stops it; the data stay until build/kafka is removed."
+
+.PHONY: kafka-stop
+kafka-stop: ## stop it
+	@tools/kafka/stop build/kafka
+
+# The suites that run on kfake in the inner loop, on a fresh broker of their own.
+kafka_suites := ./connector/kafka/... $(if $(wildcard examples/kafkaclicks),./examples/kafkaclicks/...)
+
+.PHONY: kafka-it
+kafka-it: ## the Kafka connector's tests on a real broker, started for them; needs java 17 and mvn
+	tools/kafka/with-broker build/kafka-it -- go test -count=1 -timeout 15m $(kafka_suites)
+
+.PHONY: kafka-it-if
+kafka-it-if:
+ifneq ($(kafka_tools),)
+	@$(MAKE) kafka-it
+endif
 
 .PHONY: bench
 bench: ## what a record and a checkpoint cost, as ratios to a loop written by hand
@@ -114,6 +147,14 @@ ifeq ($(and $(spin),$(cc)),)
 endif
 ifeq ($(zstd),)
 	@echo "LEFT OUT: files of the sink read by the zstd tool (install zstd)"
+	@if [ "$${CI:-}" = true ]; then exit 1; fi
+endif
+ifeq ($(kafka_tools),)
+	@echo "LEFT OUT: everything on a real Kafka broker, because java or mvn is missing (install a JRE 17 or later, and Maven)"
+	@if [ "$${CI:-}" = true ]; then exit 1; fi
+endif
+ifeq ($(kcat),)
+	@echo "LEFT OUT: topics read back by a client that is not ours, because kcat is missing (install kcat)"
 	@if [ "$${CI:-}" = true ]; then exit 1; fi
 endif
 	@echo "make test: passed"
