@@ -9,16 +9,16 @@ import (
 func TestRowNames(t *testing.T) {
 	kebab := regexp.MustCompile(`^[a-z]+(-[a-z0-9]+)*$`)
 	seen := map[string]bool{}
-	for _, r := range rows() {
+	for _, r := range rows(&kafkaBench{}) {
 		if !kebab.MatchString(r.name) || seen[r.name] {
 			t.Errorf("row %q: its name isn't kebab-case, or isn't the only one", r.name)
 		}
 		seen[r.name] = true
-		if got, err := choose(r.name); err != nil || len(got) != 1 || got[0].name != r.name {
+		if got, err := choose(r.name, &kafkaBench{}); err != nil || len(got) != 1 || got[0].name != r.name {
 			t.Errorf("choose(%q) = %d rows, %v", r.name, len(got), err)
 		}
 	}
-	if _, err := choose("overhead"); err == nil || !strings.Contains(err.Error(), "overhead-1k-keys") {
+	if _, err := choose("overhead", &kafkaBench{}); err == nil || !strings.Contains(err.Error(), "overhead-1k-keys") {
 		t.Errorf("choose of an unknown row: %v, which should list the rows", err)
 	}
 }

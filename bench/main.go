@@ -7,7 +7,10 @@
 // people: on a busy machine they say more than wall times, but no test depends
 // on them.
 //
-//	go run ./bench [-json] [-pairs 7] [-only row,row]
+// The Kafka rows do the same on a real broker, with a process for each lap. They
+// need java and mvn; where these are missing a line says so.
+//
+//	go run ./bench [-json] [-pairs 7] [-only row,row] [-kafka=false] [-kafka-records 12000000]
 package main
 
 import (
@@ -23,6 +26,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/weirstream/weir/bench/rig"
 )
 
 // row is one line of the table.
@@ -32,6 +37,7 @@ type row struct {
 	bound float64
 	least bool // the bound is a lower one
 	what  string
+	kafka bool // it needs a broker
 	run   func(ctx context.Context, pairs int) (result, error)
 }
 
@@ -41,12 +47,13 @@ type result struct {
 	note  string
 }
 
-func rows() []row {
+func rows(k *kafkaBench) []row {
 	all := recordRows()
 	all = append(all, checkpointRows()...)
 	all = append(all, stateRows()...)
 	all = append(all, flowRows()...)
-	return append(all, sqliteRows()...)
+	all = append(all, sqliteRows()...)
+	return append(all, k.rows()...)
 }
 
 func (r row) ok(v float64) bool {
@@ -56,31 +63,50 @@ func (r row) ok(v float64) bool {
 	return v <= r.bound
 }
 
+// options are what the flags say.
+type options struct {
+	json          bool
+	pairs         int
+	only, profile string
+	kafka         kafkaBench
+}
+
 func main() {
-	asJSON := flag.Bool("json", false, "print JSON lines")
-	pairs := flag.Int("pairs", 7, "pairs of runs, engine and bare loop, a row")
-	only := flag.String("only", "", "rows to measure, separated by commas; all when empty")
-	profile := flag.String("cpuprofile", "", "write a CPU profile of everything to this file")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := bench(ctx, os.Stdout, *asJSON, *pairs, *only, *profile); err != nil {
+	err := run(ctx, os.Args[1:])
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func bench(ctx context.Context, w io.Writer, asJSON bool, pairs int, only, profile string) (err error) {
-	if pairs < 1 {
-		return fmt.Errorf("-pairs %d: at least 1", pairs)
+// run is the program, or one lap in a process of its own.
+func run(ctx context.Context, args []string) error {
+	if len(args) == 2 && args[0] == rig.Lapping {
+		return rig.Main(ctx, args[1], os.Stdout)
 	}
-	chosen, err := choose(only)
+	var o options
+	flag.BoolVar(&o.json, "json", false, "print JSON lines")
+	flag.IntVar(&o.pairs, "pairs", 7, "pairs of runs, engine and bare loop, a row")
+	flag.StringVar(&o.only, "only", "", "rows to measure, separated by commas; all when empty")
+	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of everything to this file")
+	o.kafka.flags(flag.CommandLine)
+	flag.Parse()
+	return errors.Join(bench(ctx, os.Stdout, &o), o.kafka.close())
+}
+
+func bench(ctx context.Context, w io.Writer, o *options) (err error) {
+	if o.pairs < 1 || o.kafka.laps < 1 || o.kafka.records < 1 {
+		return fmt.Errorf("-pairs %d, -kafka-pairs %d, -kafka-records %d: at least 1", o.pairs, o.kafka.laps, o.kafka.records)
+	}
+	chosen, err := choose(o.only, &o.kafka)
 	if err != nil {
 		return err
 	}
-	if profile != "" {
-		f, err := os.Create(profile)
+	if o.profile != "" {
+		f, err := os.Create(o.profile)
 		if err != nil {
 			return err
 		}
@@ -91,12 +117,21 @@ func bench(ctx context.Context, w io.Writer, asJSON bool, pairs int, only, profi
 		defer pprof.StopCPUProfile()
 	}
 	out := printer(w)
-	if asJSON {
+	if o.json {
 		out = jsonLines(w)
 	} else {
-		fmt.Fprintf(w, "medians of %d pairs, CPU time; machine: %s\n\n", pairs, load())
+		fmt.Fprintf(w, "medians of %d pairs, CPU time; machine: %s\n", o.pairs, load())
+		fmt.Fprintf(w, "kafka rows: of %d, because a pair is two processes over %d records (-kafka-pairs, -kafka-records)\n\n", o.kafka.laps, o.kafka.records)
 	}
+	why := o.kafka.missing()
 	for _, r := range chosen {
+		pairs := o.pairs
+		if r.kafka {
+			if why != nil {
+				continue
+			}
+			pairs = o.kafka.laps
+		}
 		res, err := r.run(ctx, pairs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
@@ -105,11 +140,14 @@ func bench(ctx context.Context, w io.Writer, asJSON bool, pairs int, only, profi
 			return fmt.Errorf("print: %w", err)
 		}
 	}
+	if why != nil && slices.ContainsFunc(chosen, func(r row) bool { return r.kafka }) {
+		fmt.Fprintln(os.Stderr, "LEFT OUT: the Kafka rows, because", why)
+	}
 	return nil
 }
 
-func choose(only string) ([]row, error) {
-	all := rows()
+func choose(only string, k *kafkaBench) ([]row, error) {
+	all := rows(k)
 	if only == "" {
 		return all, nil
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirstream/weir/bench/rig"
 )
 
 // lap is what one run of something took.
@@ -21,9 +23,9 @@ func timed(f func() error) (lap, error) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	c, w := cpu(), time.Now()
+	c, w := rig.CPU(), time.Now()
 	err := f()
-	l := lap{cpu: cpu() - c, wall: time.Since(w)}
+	l := lap{cpu: rig.CPU() - c, wall: time.Since(w)}
 	runtime.ReadMemStats(&after)
 	l.mallocs = after.Mallocs - before.Mallocs
 	return l, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirstream/weir"
+	"github.com/weirstream/weir/bench/rig"
 	"github.com/weirstream/weir/internal/control"
 	"github.com/weirstream/weir/internal/control/epoch"
 	"github.com/weirstream/weir/internal/data"
@@ -150,7 +151,7 @@ func collection(ctx context.Context, _ int) (result, error) {
 	k.count(0, 10*million)
 	runtime.GC()
 	rng := rand.New(rand.NewPCG(1, 2))
-	gc, all := gcSeconds(), cpu()
+	gc, all := gcSeconds(), rig.CPU()
 	began := time.Now()
 	for n := 0; n < 20*million; n += table.MaxBatch {
 		if err := ctx.Err(); err != nil {
@@ -161,7 +162,7 @@ func collection(ctx context.Context, _ int) (result, error) {
 		}
 		k.add(table.MaxBatch)
 	}
-	share := 100 * (gcSeconds() - gc) / (cpu() - all).Seconds()
+	share := 100 * (gcSeconds() - gc) / (rig.CPU() - all).Seconds()
 	runtime.KeepAlive(k)
 	return result{share, fmt.Sprintf("20 M counted in %.1f s; load %s", time.Since(began).Seconds(), load())}, nil
 }

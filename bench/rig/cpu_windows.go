@@ -1,12 +1,12 @@
-package main
+package rig
 
 import (
 	"syscall"
 	"time"
 )
 
-// cpu is the CPU time that the process has used.
-func cpu() time.Duration {
+// CPU is the CPU time that the process has used.
+func CPU() time.Duration {
 	p, err := syscall.GetCurrentProcess()
 	if err != nil {
 		return 0

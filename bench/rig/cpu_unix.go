@@ -1,14 +1,14 @@
 //go:build unix
 
-package main
+package rig
 
 import (
 	"syscall"
 	"time"
 )
 
-// cpu is the CPU time that the process has used.
-func cpu() time.Duration {
+// CPU is the CPU time that the process has used.
+func CPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
