@@ -112,6 +112,14 @@ func (k *kafkaBench) fill(ctx context.Context) (err error) {
 	return err
 }
 
+// brokerCPU is the broker's CPU time so far, or 0.
+func (k *kafkaBench) brokerCPU() time.Duration {
+	if k.broker == nil {
+		return 0
+	}
+	return k.broker.CPU()
+}
+
 // close stops the broker.
 func (k *kafkaBench) close() error {
 	if k.topics != nil {
@@ -175,9 +183,11 @@ func (k *kafkaBench) lap(ctx context.Context, s rig.Spec) (l rig.Lap, err error)
 	}
 	err = inTemp(func(dir string) error {
 		s.StateDir = dir
+		before := k.brokerCPU()
 		if l, err = rig.Run(ctx, s); err != nil {
 			return err
 		}
+		l.Broker = k.brokerCPU() - before
 		if l.Records != k.records {
 			return fmt.Errorf("%s %s: %d of %d records were committed", s.Side, s.Work, l.Records, k.records)
 		}

@@ -22,7 +22,8 @@ func (k *kafkaBench) rows() []row {
 		{name: "kafka-memory", unit: "MB", bound: 250, what: "resident memory of the count at its peak", run: k.memory},
 		{name: "kafka-allocs", unit: "allocations", bound: 0.001, what: "allocations a record of the count, less those of the loop", run: k.allocs},
 		{name: "kafka-first-commit", unit: "s", bound: 0.7, what: "from the very first start of the process to its first committed output, at 500 ms", run: k.firstCommit},
-		{name: "kafka-two-tasks", unit: "times", bound: 1.5, least: true, what: "the count's throughput with two tasks, to that with one", run: k.twoTasks},
+		k.twoTasks("kafka-two-tasks", false, "the count's throughput with two tasks, to that with one"),
+		k.twoTasks("kafka-two-tasks-json", true, "the same with the default codec"),
 		{name: "kafka-exactly-once", unit: "%", bound: 95, least: true, what: "the count's throughput exactly-once, to that at-least-once, at 500 ms", run: k.exactlyOnce},
 		k.latency("kafka-latency-p50", 0.5, kafkaInterval/2),
 		k.latency("kafka-latency-p99", 0.99, kafkaInterval),
@@ -65,7 +66,9 @@ func (k *kafkaBench) cost(name string, work rig.Work, bound float64, what string
 		if err != nil {
 			return result{}, err
 		}
-		return result{middle(t.bs, cpuPer), fmt.Sprintf("the loop %.2f; %s", middle(t.as, cpuPer), k.paired(t))}, nil
+		broker := func(l rig.Lap) float64 { return l.Broker.Seconds() / float64(l.Records) * 1e6 }
+		return result{middle(t.bs, cpuPer), fmt.Sprintf("the loop %.2f; the broker meanwhile %.2f, and for the loop %.2f; %s",
+			middle(t.as, cpuPer), middle(t.bs, broker), middle(t.as, broker), k.paired(t))}, nil
 	}}
 }
 
@@ -97,17 +100,23 @@ func (k *kafkaBench) firstCommit(ctx context.Context, _ int) (result, error) {
 	return result{middle(t.bs, seconds), fmt.Sprintf("the loop %.2f; %s", middle(t.as, seconds), k.paired(t))}, nil
 }
 
-func (k *kafkaBench) twoTasks(ctx context.Context, _ int) (result, error) {
-	one, two := k.spec(rig.Weir, rig.Count), k.spec(rig.Weir, rig.Count)
-	two.Tasks = 2
-	t, err := k.pairs(ctx, one, two)
-	if err != nil {
-		return result{}, err
-	}
-	mid, least, most := t.over(func(one, two rig.Lap) float64 { return rate(two) / rate(one) })
-	cores := func(l rig.Lap) float64 { return l.CPU.Seconds() / l.Wall.Seconds() }
-	return result{mid, fmt.Sprintf("%.0f and %.0f k/s; %.2f to %.2f; they used %.2f and %.2f of %d cores, with the broker on the same; %s",
-		middle(t.as, rate)/1000, middle(t.bs, rate)/1000, least, most, middle(t.as, cores), middle(t.bs, cores), runtime.NumCPU(), k.paired(t))}, nil
+func (k *kafkaBench) twoTasks(name string, defaultCodec bool, what string) row {
+	return row{name: name, unit: "times", bound: 1.5, least: true, what: what, run: func(ctx context.Context, _ int) (result, error) {
+		one := k.spec(rig.Weir, rig.Count)
+		one.DefaultCodec = defaultCodec
+		two := one
+		two.Tasks = 2
+		t, err := k.pairs(ctx, one, two)
+		if err != nil {
+			return result{}, err
+		}
+		mid, least, most := t.over(func(one, two rig.Lap) float64 { return rate(two) / rate(one) })
+		job := func(l rig.Lap) float64 { return l.CPU.Seconds() / l.Wall.Seconds() }
+		broker := func(l rig.Lap) float64 { return l.Broker.Seconds() / l.Wall.Seconds() }
+		return result{mid, fmt.Sprintf("%.0f and %.0f k/s; %.2f to %.2f; %.2f and %.2f CPU s a million; of %d cores the job used %.2f and %.2f, and the broker beside it %.2f and %.2f; %s",
+			middle(t.as, rate)/1000, middle(t.bs, rate)/1000, least, most, middle(t.as, cpuPer), middle(t.bs, cpuPer),
+			runtime.NumCPU(), middle(t.as, job), middle(t.bs, job), middle(t.as, broker), middle(t.bs, broker), k.paired(t))}, nil
+	}}
 }
 
 func (k *kafkaBench) exactlyOnce(ctx context.Context, _ int) (result, error) {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/weirstream/weir/internal/kafkalab"
 )
@@ -40,6 +43,31 @@ func StartBroker(ctx context.Context) (b *Broker, err error) {
 
 // Brokers are its addresses.
 func (b *Broker) Brokers() []string { return b.lab.Brokers() }
+
+// CPU is the CPU time that the broker has used, or 0 where the system doesn't tell.
+func (b *Broker) CPU() time.Duration {
+	const tick = 10 * time.Millisecond // Linux counts in hundredths, whatever its clock
+	pid, err := os.ReadFile(filepath.Join(b.lab.Dir(), "pid"))
+	if err != nil {
+		return 0
+	}
+	stat, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "stat"))
+	if err != nil {
+		return 0
+	}
+	// The second field is a name in brackets; user and system time are the 14th and 15th.
+	_, after, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(after)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, errUser := strconv.ParseInt(fields[11], 10, 64)
+	system, errSystem := strconv.ParseInt(fields[12], 10, 64)
+	if errUser != nil || errSystem != nil {
+		return 0
+	}
+	return time.Duration(user+system) * tick
+}
 
 // Stop kills the broker and deletes what it held.
 func (b *Broker) Stop() error { return errors.Join(b.lab.Close(), os.RemoveAll(b.dir)) }

@@ -59,7 +59,8 @@ type Lap struct {
 	Wall        time.Duration // from the first read to the last commit
 	FirstCommit time.Duration // from the start of the process to its first committed output
 	Mallocs     uint64
-	PeakBytes   int64 // resident, at its peak; 0: the system doesn't tell
+	PeakBytes   int64         // resident, at its peak; 0: the system doesn't tell
+	Broker      time.Duration // CPU time of the broker meanwhile; 0: not known
 }
 
 // meter sees what a lap does.

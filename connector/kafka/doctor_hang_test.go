@@ -186,7 +186,7 @@ func freePorts(t *testing.T, n int) int {
 	for range 100 {
 		port, free := 20000+rand.IntN(10000), true
 		for i := 0; i < n && free; i++ {
-			l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+i))) //nolint:noctx // it is closed at once
+			l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+i)))
 			if free = err == nil; free {
 				l.Close()
 			}
@@ -314,7 +314,7 @@ func (h *hangLab) worker(brokers []string) *hangWorker {
 	if err != nil {
 		h.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0]) //nolint:noctx // it is killed by kill
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), hangEnv+"="+string(spec))
 	w := &hangWorker{t: h.T}
 	cmd.Stdout, cmd.Stderr = w, w

@@ -31,7 +31,7 @@ type markerThief struct {
 
 func newMarkerThief(t *testing.T, upstream string) *markerThief {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed below
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (m *markerThief) serve(down net.Conn) {
 	if !m.keep(down) {
 		return
 	}
-	up, err := net.Dial("tcp", m.upstream) //nolint:noctx // it is closed below
+	up, err := net.Dial("tcp", m.upstream)
 	if err != nil {
 		return // the broker is away
 	}
@@ -114,11 +114,12 @@ func (m *markerThief) serve(down net.Conn) {
 
 // readWhole reads a frame with its length.
 func readWhole(r io.Reader) ([]byte, error) {
-	size := make([]byte, 4)
-	if _, err := io.ReadFull(r, size); err != nil {
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
 		return nil, err
 	}
-	frame := append(size, make([]byte, binary.BigEndian.Uint32(size))...)
+	frame := make([]byte, 4+binary.BigEndian.Uint32(size[:]))
+	copy(frame, size[:])
 	_, err := io.ReadFull(r, frame[4:])
 	return frame, err
 }

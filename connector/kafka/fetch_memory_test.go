@@ -84,6 +84,11 @@ func TestSlowSplits(t *testing.T) {
 	if most > 2*share+(64<<10) || most < share/2 {
 		t.Errorf("a tap has held %d bytes, and its share is %d", most, share)
 	}
+	for _, r := range readers { // a parcel is held until a Read has found that there is no more in it
+		if recs, _, err := r.Read(nil, 1); err != nil || len(recs) > 0 {
+			t.Errorf("behind the last message: %d, error %v", len(recs), err)
+		}
+	}
 	if all := heldBy(src); slices.Max(all) > 0 {
 		t.Errorf("when all was read the taps hold %v", all)
 	}

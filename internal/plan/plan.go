@@ -40,6 +40,7 @@ type Node struct {
 	Key   string `json:"key,omitempty"`   // schema of the key of a keyed step
 	Value string `json:"value,omitempty"` // schema of its state
 
+	Reads     string        `json:"-"`                   // source: what it reads, for people; may be empty
 	EventTime bool          `json:"eventTime,omitempty"` // source: has event times
 	Disorder  time.Duration `json:"disorder,omitempty"`
 	TTL       time.Duration `json:"ttl,omitempty"`   // distinct

@@ -73,7 +73,7 @@ func (g *Graph) settings(i int) []string {
 
 func (g *Graph) declared(i int) []string {
 	n := g.Nodes[i]
-	var out []string
+	out := n.reads()
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if n.Key != "" {
 		add("key %s", n.Key)
@@ -142,4 +142,12 @@ func emits(mode string) string {
 		return "on close"
 	}
 	return fmt.Sprintf("%q", mode)
+}
+
+// reads is what a source says that it reads.
+func (n *Node) reads() []string {
+	if n.Reads == "" {
+		return nil
+	}
+	return []string{n.Reads}
 }
