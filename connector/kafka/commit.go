@@ -245,6 +245,7 @@ func (p *participant) commitOffsets(ctx context.Context, l *lane, req *kmsg.TxnO
 			return nil
 		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.StaleMemberEpoch):
 			return fmt.Errorf("%w: somebody else is a member of the group: the job needs one of its own (kafka.Group)", err)
+		case unknown(err) && p.clock.Now().Sub(began) <= laggingFor: // the coordinator may not have heard of it yet
 		case !temporary(err), p.clock.Now().Sub(began) > p.sending.timeout:
 			return err
 		}
@@ -274,7 +275,7 @@ func offsetsError(req *kmsg.TxnOffsetCommitRequest, resp *kmsg.TxnOffsetCommitRe
 				continue
 			}
 			err = fmt.Errorf("%s: %w", splitName(name, rp.Partition), err)
-			if !temporary(err) {
+			if !temporary(err) && !unknown(err) {
 				return err
 			}
 			again = err

@@ -120,23 +120,27 @@ func (o *outputs) lastControl(ctx context.Context, t *controlTopic, uuid string)
 
 // controlBounds returns where the topic starts and where its last stable offset is.
 func (o *outputs) controlBounds(ctx context.Context, t *controlTopic) (start, end int64, err error) {
-	starts, err := o.adm.ListStartOffsets(ctx, t.name)
-	if err != nil {
-		return 0, 0, o.c.explainKnown("list the offsets of "+t.name, err)
+	err = o.lagging(ctx, "list the offsets of "+t.name, func() error {
+		if start, err = offsetIn(t.name)(o.adm.ListStartOffsets(ctx, t.name)); err == nil {
+			end, err = offsetIn(t.name)(o.adm.ListCommittedOffsets(ctx, t.name))
+		}
+		return err
+	})
+	return start, end, err
+}
+
+// offsetIn takes a topic's only offset out of an answer.
+func offsetIn(topic string) func(kadm.ListedOffsets, error) (int64, error) {
+	return func(all kadm.ListedOffsets, err error) (int64, error) {
+		if err != nil {
+			return 0, err
+		}
+		at, ok := all.Lookup(topic, 0)
+		if !ok {
+			return 0, kerr.LeaderNotAvailable // the answer leaves it out
+		}
+		return at.Offset, at.Err
 	}
-	ends, err := o.adm.ListCommittedOffsets(ctx, t.name)
-	if err != nil {
-		return 0, 0, o.c.explainKnown("list the offsets of "+t.name, err)
-	}
-	s, okS := starts.Lookup(t.name, 0)
-	e, okE := ends.Lookup(t.name, 0)
-	if err := errors.Join(s.Err, e.Err); err != nil {
-		return 0, 0, o.c.explainKnown("list the offsets of "+t.name, err)
-	}
-	if !okS || !okE {
-		return 0, 0, waitable{fmt.Errorf("the kafka cluster %s doesn't tell the offsets of %s", o.c, t.name)}
-	}
-	return s.Offset, e.Offset, nil
 }
 
 // fruitless is how often a fetch may bring nothing, and how long is waited behind it.

@@ -255,6 +255,11 @@ func (h *hangLab) steal() {
 		runtime.Gosched()
 	}
 	w.kill()
+	for len(h.open()) == 0 { // until the coordinator has noted that all is done
+		if ctx.Err() != nil {
+			h.Fatal("the coordinator doesn't complete the transaction")
+		}
+	}
 	h.thief.steals.Store(false)
 }
 

@@ -172,7 +172,9 @@ func (p *participant) initError(txid string, err error) error {
 
 // refuseHanging refuses to go on where a transaction of the job is open in a
 // partition although its coordinator is done with it: no marker will ever come, and
-// readers wait at that place for good. Both looks must agree.
+// readers wait at that place for good. Both looks must agree. A coordinator that calls
+// a transaction of another epoch ongoing isn't done: so it does while it shuts a
+// producer out, until that is in its log.
 func (p *participant) refuseHanging(ctx context.Context, topics []string) error {
 	first, err := p.ours(ctx, topics, hanging)
 	if err != nil || len(first) == 0 {
@@ -186,7 +188,7 @@ func (p *participant) refuseHanging(ctx context.Context, topics []string) error 
 		return err
 	}
 	for _, t := range again {
-		if slices.ContainsFunc(first, func(f *openTxn) bool { return f.producer == t.producer && f.epoch == t.epoch }) {
+		if t.state != "Ongoing" && slices.ContainsFunc(first, func(f *openTxn) bool { return f.producer == t.producer && f.epoch == t.epoch }) {
 			return p.hanging(t)
 		}
 	}
@@ -219,9 +221,13 @@ func (p *participant) ours(ctx context.Context, topics []string, how ...standing
 		return nil, err
 	}
 	ids := p.c.txids(p.run.Name)
-	open, err := openIn(ctx, p.adm, set(found), ids[:]...)
+	var open []*openTxn
+	err = p.lagging(ctx, "look for transactions that hang (which takes the right to Read all topics that the job writes)", func() (err error) {
+		open, err = openIn(ctx, p.adm, set(found), ids[:]...)
+		return err
+	})
 	if err != nil || len(open) == 0 {
-		return nil, p.c.explainKnown("look for transactions that hang", err)
+		return nil, err
 	}
 	producers, err := p.producersOf(ctx, ids)
 	if err != nil {
@@ -302,9 +308,10 @@ func (p *participant) stable(ctx context.Context) (bool, error) {
 	if p.control == nil {
 		return true, nil
 	}
-	behind, err := heldBack(ctx, p.adm, p.control.name)
-	if err != nil {
-		return false, p.c.explainKnown("list the offsets of "+p.control.name, err)
-	}
-	return len(behind) == 0, nil
+	var behind map[string][]int32
+	err := p.lagging(ctx, "list the offsets of "+p.control.name, func() (err error) {
+		behind, err = heldBack(ctx, p.adm, p.control.name)
+		return err
+	})
+	return len(behind) == 0, err
 }

@@ -205,7 +205,10 @@ func (l *lane) stalled(now time.Time, timeout time.Duration) error {
 // wait for the next start, or for the timeout.
 func (l *lane) abort(ctx context.Context, pause func(context.Context, time.Duration) error) {
 	t := l.now.Load()
-	if t == nil || t.producer < 0 || t.first.Load() == 0 || t.err() != nil {
+	if t == nil || t.producer < 0 || t.first.Load() == 0 {
+		return
+	}
+	if err := t.err(); err != nil && !errors.Is(err, context.Canceled) { // with the run: others may be there
 		return
 	}
 	if l.cl.AbortBufferedRecords(ctx) == nil && l.learned(ctx, pause) == nil {

@@ -288,13 +288,17 @@ func TestPress(t *testing.T) {
 func TestOffsets(t *testing.T) {
 	s := newStory(t)
 	other := kafkatest.Topic(t, s.brokers, 3)
-	meta, err := kadm.NewClient(s.cl).Metadata(t.Context(), other)
-	check(t, err)
+	var otherID topicID
+	for otherID == (topicID{}) {
+		meta, err := kadm.NewClient(s.cl).Metadata(t.Context(), other)
+		check(t, err)
+		otherID = topicID(meta.Topics[other].ID)
+	}
 	at := func(topic string, partition int32, offset int64) weir.Position {
 		p := s.at
 		p.offset = offset
 		if topic == other {
-			p.topic = topicID(meta.Topics[other].ID)
+			p.topic = otherID
 		}
 		return weir.Position{Source: "in", Split: splitName(topic, partition), At: p.append(nil)}
 	}
@@ -331,7 +335,7 @@ func TestOffsets(t *testing.T) {
 	// A topic that is gone has no offsets to be committed.
 	l = begin(t, s.scene, Sink(c, s.topic, copies), 2)
 	s.remove(other)
-	err = l.run(t.Context(), []weir.Position{at(s.source, 0, 8), at(other, 0, 2)}, message("k", "v"))
+	err := l.run(t.Context(), []weir.Position{at(s.source, 0, 8), at(other, 0, 2)}, message("k", "v"))
 	says(t, err, weir.ErrRefused, "commit offsets to group "+group, splitName(other, 0))
 	equal(t, "topic", s.read(s.topic))
 }

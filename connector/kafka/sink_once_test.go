@@ -115,7 +115,7 @@ func TestNobodyAnswers(t *testing.T) {
 				return do()
 			})
 			c.more = []kgo.Opt{kgo.Dialer(m.dial)}
-			l := begin(t, s, Sink(c, s.topic, copies, append(opts, Linger(0), TransactionTimeout(400*time.Millisecond))...), 1)
+			l := begin(t, s, Sink(c, s.topic, copies, append(opts, Linger(0), TransactionTimeout(1500*time.Millisecond))...), 1)
 			check(t, l.run(t.Context(), nil, message("k", "1")))
 			away.Store(true)
 			check(t, l.write(message("k", "2")))

@@ -36,9 +36,11 @@ func storyOn(sc *scene) *story {
 	sc.t.Helper()
 	s := &story{scene: sc, source: sc.job.Name + ".in"}
 	kafkatest.CreateTopic(s.t, s.brokers, s.source, 1)
-	meta, err := kadm.NewClient(s.cl).Metadata(s.t.Context(), s.source)
-	check(s.t, err)
-	s.at = position{cluster: meta.Cluster, topic: topicID(meta.Topics[s.source].ID), end: noEnd}
+	for s.at.topic == (topicID{}) { // a broker may not have heard of it yet
+		meta, err := kadm.NewClient(s.cl).Metadata(s.t.Context(), s.source)
+		check(s.t, err)
+		s.at = position{cluster: meta.Cluster, topic: topicID(meta.Topics[s.source].ID), end: noEnd}
+	}
 	return s
 }
 

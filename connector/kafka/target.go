@@ -138,6 +138,7 @@ func (o *outputs) create(ctx context.Context, c creation, names ...string) error
 // How long a new topic is waited for: until all brokers know of it.
 const (
 	awaitTopic = 30 * time.Second
+	laggingFor = 3 * time.Second
 	awaitStep  = 5 * time.Millisecond
 )
 
@@ -171,6 +172,32 @@ func (o *outputs) await(ctx context.Context, names []string) (map[string]kadm.To
 			return nil, err
 		}
 	}
+}
+
+// lagging repeats a question about topics that another broker has told of, as long as
+// the one that is asked doesn't know them, or not that it leads them: it may hear of
+// that a moment later.
+func (o *outputs) lagging(ctx context.Context, what string, ask func() error) error {
+	for began := o.clock.Now(); ; {
+		err := ask()
+		if !unknown(err) && !moving(err) || o.clock.Now().Sub(began) > laggingFor {
+			return o.c.explainKnown(what, err)
+		}
+		if err := o.pause(ctx, awaitStep); err != nil {
+			return err
+		}
+	}
+}
+
+// unknown reports whether a broker says that it doesn't know a topic.
+func unknown(err error) bool {
+	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
+}
+
+// moving reports whether a broker says that another one leads a partition, or will.
+func moving(err error) bool {
+	return slices.ContainsFunc([]error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.FencedLeaderEpoch, kerr.UnknownLeaderEpoch},
+		func(code error) bool { return errors.Is(err, code) })
 }
 
 // pause waits, unless ctx ends.
@@ -229,19 +256,22 @@ func (o *outputs) settings(ctx context.Context, names []string) (map[string]map[
 }
 
 func (o *outputs) readSettings(ctx context.Context, names []string) (map[string]map[string]string, error) {
-	all, err := o.adm.DescribeTopicConfigs(ctx, names...)
-	if err != nil {
-		return nil, o.c.explainKnown("read the settings of topic "+some(names), err)
-	}
 	out := map[string]map[string]string{}
-	for _, r := range all {
-		if r.Err != nil {
-			return nil, o.c.explainKnown("read the settings of topic "+r.Name, r.Err)
+	err := o.lagging(ctx, "read the settings of topic "+some(names), func() error {
+		all, err := o.adm.DescribeTopicConfigs(ctx, names...)
+		for _, r := range all {
+			if r.Err != nil {
+				return fmt.Errorf("%s: %w", r.Name, r.Err)
+			}
+			out[r.Name] = map[string]string{}
+			for _, c := range r.Configs {
+				out[r.Name][c.Key] = c.MaybeValue()
+			}
 		}
-		out[r.Name] = map[string]string{}
-		for _, c := range r.Configs {
-			out[r.Name][c.Key] = c.MaybeValue()
-		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range names {
 		if out[name] == nil {
