@@ -77,6 +77,10 @@ type Examination struct {
 	Peers []Examiner
 	// Checkpoints are those of this life of the job, oldest first.
 	Checkpoints []StoredCheckpoint
+	// Refresh reads UUID and Checkpoints anew: a job that runs meanwhile goes on, so
+	// that what seems to contradict them may only be later. nil: there is no state
+	// directory, or nothing in it counts.
+	Refresh func(ctx context.Context) (uuid string, all []StoredCheckpoint, err error)
 	// Positions are where the next start may go on reading the source: at the newest
 	// checkpoint and, if only a ledger can tell whether that was committed, at the
 	// one before it. They are from the older of these, where there are two.
@@ -192,16 +196,26 @@ func (j *Job) examineStore(ctx context.Context, conf runConfig, x *Examination) 
 	if err != nil {
 		return wrong(err, "")
 	}
-	if look.Refused != nil {
-		return wrong(look.Refused, "the verb plan tells what of the job has changed")
+	if look.Refused != nil && look.Manifest == nil { // nothing in it is this job's
+		return wrong(look.Refused, "name another state directory (--state, or the option StateDir), or give the job the name back that it had")
 	}
 	f := Finding{Level: LevelOK, Subject: subject, Text: "no checkpoint yet: the job starts for the first time"}
 	if conf.startOver {
 		f.Text = "its checkpoints would be given up: the job starts over"
 		return []Finding{f}
 	}
-	if err := x.readStore(ctx, conf.stateDir); err != nil {
-		return wrong(err, "")
+	refresh := func(ctx context.Context) (string, []StoredCheckpoint, error) {
+		return readStore(ctx, conf.stateDir, j.Name())
+	}
+	if x.UUID, x.Checkpoints, err = refresh(ctx); err != nil {
+		return wrong(errors.Join(look.Refused, err), "")
+	}
+	x.Refresh = refresh
+	if look.Refused != nil { // which hides nothing else
+		return wrong(look.Refused, "the verb plan tells what of the job has changed")
+	}
+	if x.UUID != "" {
+		f.Text = "no checkpoint yet: the job was started, and has made none"
 	}
 	if n := len(x.Checkpoints); n > 0 {
 		c := x.Checkpoints[n-1]
@@ -211,27 +225,27 @@ func (j *Job) examineStore(ctx context.Context, conf runConfig, x *Examination) 
 	return []Finding{f}
 }
 
-// readStore reads the checkpoints of the job's newest life. A folder that isn't
-// there holds none.
-func (x *Examination) readStore(ctx context.Context, dir string) (err error) {
-	s, err := store.Open(ctx, dir, x.Job)
+// readStore reads the checkpoints of the job's newest life, oldest first. A folder
+// that isn't there holds none.
+func readStore(ctx context.Context, dir, job string) (uuid string, all []StoredCheckpoint, err error) {
+	s, err := store.Open(ctx, dir, job)
 	if errors.Is(err, ErrUnknown) {
-		return nil
+		return "", nil, nil
 	}
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	for _, e := range s.Log() {
 		if e.Start != nil {
-			x.UUID = e.Start.UUID
+			uuid = e.Start.UUID
 		}
 	}
 	for _, c := range s.Checkpoints() {
-		if c.UUID == x.UUID {
-			x.Checkpoints = append(x.Checkpoints, stored(c))
+		if c.UUID == uuid {
+			all = append(all, stored(c))
 		}
 	}
-	slices.SortFunc(x.Checkpoints, func(a, b StoredCheckpoint) int { return cmp.Compare(a.ID.Slot, b.ID.Slot) })
-	return nil
+	slices.SortFunc(all, func(a, b StoredCheckpoint) int { return cmp.Compare(a.ID.Slot, b.ID.Slot) })
+	return uuid, all, nil
 }

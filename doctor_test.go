@@ -165,10 +165,35 @@ func TestDoctorRefusesAForeignStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := found[0]; f.Level != weir.LevelProblem || !strings.Contains(f.Text, `belongs to job "other"`) || len(found) != 5 {
+	if f := found[0]; f.Level != weir.LevelProblem || !strings.Contains(f.Text, `belongs to job "other"`) || !strings.Contains(f.Fix, "--state") || len(found) != 5 {
 		t.Errorf("found %+v", found)
 	}
 	if len(s.given[0].Checkpoints) != 0 {
 		t.Errorf("the checkpoints of another job are given: %+v", s.given[0])
+	}
+}
+
+// A job that can't go on from its checkpoint as it is declared has one all the same.
+func TestDoctorReadsTheStoreOfAJobThatHasChanged(t *testing.T) {
+	var s seen
+	dir := t.TempDir()
+	state := weir.StateDir(filepath.Join(dir, "state"))
+	mustRun(t, doctorJob(&s, dir, 0), state)
+	job := weir.NewJob("patient")
+	job.From("a", seenSource[int]{weir.Slices(numbers(400)), &s, "source a", nil}).To("plain", weir.Each(func(int) error { return nil }))
+	found, err := job.Doctor(t.Context(), state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := found[0]; f.Level != weir.LevelProblem || !strings.Contains(f.Fix, "the verb plan") {
+		t.Errorf("found %+v", found)
+	}
+	x := s.given[0]
+	if x.UUID == "" || len(x.Checkpoints) == 0 || len(x.Positions) == 0 {
+		t.Fatalf("it is given %+v", x)
+	}
+	uuid, again, err := x.Refresh(t.Context())
+	if err != nil || uuid != x.UUID || len(again) != len(x.Checkpoints) || again[0].ID != x.Checkpoints[0].ID {
+		t.Errorf("read again: %s, %+v, %v", uuid, again, err)
 	}
 }

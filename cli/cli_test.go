@@ -214,6 +214,7 @@ func TestLastLine(t *testing.T) {
 		start   weir.Started
 		last    *weir.Checkpoint
 		stopped bool
+		dead    map[string]map[string]int64
 		want    string
 	}{
 		{start: restored, want: "nothing to do: the input was read to its end by an earlier run"},
@@ -222,11 +223,17 @@ func TestLastLine(t *testing.T) {
 		{start: weir.Started{Incarnation: 1}, want: "ended without a checkpoint"},
 		{start: restored, last: &weir.Checkpoint{ID: weir.CheckpointID{Slot: 9}, Records: 1200}, stopped: true,
 			want: "stopped: 1,200 records in 1s, late 0, checkpoint 9: a later run goes on there"},
+		{start: restored, last: &weir.Checkpoint{ID: weir.CheckpointID{Slot: 9}, Records: 1200},
+			dead: map[string]map[string]int64{"clicks": {"decode": 1100, "oversized": 2}, "sink counts": {"sink": 3}},
+			want: "ended: 1,200 records in 1s, late 0, dead 1,105, checkpoint 9: a later run goes on there"},
+		{start: restored, last: &weir.Checkpoint{ID: weir.CheckpointID{Slot: 9}, Records: 1200, Bytes: 5, Finished: true},
+			dead: map[string]map[string]int64{"clicks": {"decode": 1}},
+			want: "finished: 1,200 records in 1s, late 0, dead 1, checkpoint 9 (5 B)"},
 	} {
 		var buf bytes.Buffer
 		p := &printer{w: &buf, now: time.Now}
 		p.mu.start, p.mu.last = tt.start, tt.last
-		p.ended(weir.Progress{}, time.Second, tt.stopped)
+		p.ended(weir.Progress{DeadLetters: tt.dead}, time.Second, tt.stopped)
 		if got := strings.TrimSuffix(buf.String(), "\n"); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}

@@ -24,6 +24,7 @@ type printer struct {
 		records int64
 		at      time.Time
 		down    *weir.Restart // since a failure and until the next start
+		wait    waiting
 	}
 }
 
@@ -31,7 +32,7 @@ func (p *printer) started(s weir.Started) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.start, p.mu.records, p.mu.at = s, s.Records, p.now()
-	p.mu.down = nil
+	p.mu.down, p.mu.wait = nil, waiting{}
 	if !s.Restored {
 		fmt.Fprintf(p.w, "started for the first time, incarnation %d\n", s.Incarnation)
 		return
@@ -46,7 +47,38 @@ func (p *printer) committed(c weir.Checkpoint) {
 	p.mu.last = &c
 }
 
-func (p *printer) waiting(what string) { fmt.Fprintf(p.w, "waiting: %s\n", what) }
+// waiting says what a start or a commit waits for: once, and for as long as it
+// stays the same again at growing distances.
+func (p *printer) waiting(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, now := &p.mu.wait, p.now()
+	switch {
+	case w.what != what || now.Sub(w.told) > 2*longestSilence: // it had come to an end meanwhile
+		*w = waiting{what: what, since: now, silence: firstSilence}
+		fmt.Fprintf(p.w, "waiting: %s\n", what)
+	case now.Sub(w.said) < w.silence:
+		w.told = now
+		return
+	default:
+		w.silence = min(2*w.silence, longestSilence)
+		fmt.Fprintf(p.w, "waiting for %s now: %s\n", short(now.Sub(w.since)), what)
+	}
+	w.said, w.told = now, now
+}
+
+// waiting is what is waited for.
+type waiting struct {
+	what        string
+	since, told time.Time // the first time and the last
+	said        time.Time // when it was printed last
+	silence     time.Duration
+}
+
+const (
+	firstSilence   = 10 * time.Second
+	longestSilence = 5 * time.Minute
+)
 
 func (p *printer) restarting(r weir.Restart) {
 	p.mu.Lock()
@@ -123,6 +155,20 @@ func late(by map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
+// dead counts the records that were set aside, if there are any.
+func dead(by map[string]map[string]int64) string {
+	var n int64
+	for _, kinds := range by {
+		for _, of := range kinds {
+			n += of
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return ", dead " + count(n)
+}
+
 // ended prints the last line of a run that ended well.
 func (p *printer) ended(pr weir.Progress, took time.Duration, stopped bool) {
 	p.mu.Lock()
@@ -139,15 +185,15 @@ func (p *printer) ended(pr weir.Progress, took time.Duration, stopped bool) {
 	case c == nil:
 		fmt.Fprintln(p.w, "ended without a checkpoint")
 	case c.Finished:
-		fmt.Fprintf(p.w, "finished: %s records in %s, late %s, checkpoint %d (%s)\n",
-			count(c.Records), short(took), late(pr.Late), c.ID.Slot, size(c.Bytes))
+		fmt.Fprintf(p.w, "finished: %s records in %s, late %s%s, checkpoint %d (%s)\n",
+			count(c.Records), short(took), late(pr.Late), dead(pr.DeadLetters), c.ID.Slot, size(c.Bytes))
 	default:
 		why := "ended"
 		if stopped {
 			why = "stopped"
 		}
-		fmt.Fprintf(p.w, "%s: %s records in %s, late %s, checkpoint %d: a later run goes on there\n",
-			why, count(c.Records), short(took), late(pr.Late), c.ID.Slot)
+		fmt.Fprintf(p.w, "%s: %s records in %s, late %s%s, checkpoint %d: a later run goes on there\n",
+			why, count(c.Records), short(took), late(pr.Late), dead(pr.DeadLetters), c.ID.Slot)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json/v2"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -122,12 +123,12 @@ func (r *Reference) countOf(rec *kgo.Record) (at int, clicks int64, err error) {
 	digits, ok := bytes.CutPrefix([]byte(v.Ad), []byte("ad-"))
 	ad, err := strconv.Atoi(string(digits))
 	if !ok || err != nil || ad < 0 || ad >= Ads {
-		return 0, 0, fmt.Errorf("there is no such ad (%v)", err)
+		return 0, 0, errors.New("there is no such ad")
 	}
 	minute := v.Minute.UnixMilli() - firstClick
 	at = int(minute/60_000)*Ads + ad
 	if minute < 0 || at >= len(r.clicks) || string(rec.Key) != r.keyOf(at) {
-		return 0, 0, fmt.Errorf("the key doesn't belong to the value, or the minute isn't one of the input")
+		return 0, 0, errors.New("the key doesn't belong to the value, or the minute isn't one of the input")
 	}
 	return at, v.Clicks, nil
 }

@@ -41,13 +41,33 @@ func (p *participant) claim(ctx context.Context, f weir.Fence, last lastRecords)
 		return nil
 	}
 	p.epoch = epoch
-	if err := p.transact(ctx, p.record(p.ledgers, at, at, epoch), nil); err != nil {
+	r := p.record(p.ledgers, at, at, epoch)
+	if err := p.transact(ctx, r, nil, func(ctx context.Context) error { return p.goesOn(ctx, r, last.newest) }); err != nil {
 		return p.claimError(ctx, err)
 	}
 	if err := p.see(ctx, p.last); err != nil {
 		return err
 	}
 	return p.prepareTargets(ctx)
+}
+
+// goesOn compares what stands before a claim, which has its place in the control
+// topic, with the record that the claim was made from. That may have come from a
+// leader that was deposed without knowing it, whose end is an older one; whoever
+// has the claim has everything before it.
+func (p *participant) goesOn(ctx context.Context, claim, from *controlRecord) error {
+	if claim.offset < 0 {
+		return waitable{fmt.Errorf("a broker has the claim on the control topic %s already, and doesn't say where", p.control.name)}
+	}
+	before, err := p.lastBefore(ctx, p.control, p.run.UUID, claim.offset)
+	if err != nil {
+		return err
+	}
+	if n := before.newest; n != from && (n == nil || from == nil || n.offset != from.offset) {
+		return waitable{fmt.Errorf("the claim on the control topic %s goes on from %s, and behind %s: its leader has changed, and the old one told what was so before",
+			p.control.name, from.place(), n.place())}
+	}
+	return nil
 }
 
 // claimError says what became of a claim. One that was shut out before anybody newer
@@ -132,7 +152,10 @@ func (p *participant) Adopt(ctx context.Context, at weir.CheckpointID, sinks []w
 				return err
 			}
 		}
-		if err := p.transact(ctx, p.record(ledgers, at, at, p.epoch), nil); err != nil {
+		if p.last == nil || p.last.Checkpoint != at.String() {
+			p.epoch = -1 // that of another checkpoint, of a time when the job had other sinks here
+		}
+		if err := p.transact(ctx, p.record(ledgers, at, at, p.epoch), nil, nil); err != nil {
 			return p.fail(p.overtaken(ctx, fmt.Errorf("kafka: make ledgers of new sinks: %w", err)))
 		}
 		p.ledgers = ledgers

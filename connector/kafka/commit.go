@@ -38,7 +38,7 @@ func (p *participant) Commit(ctx context.Context, c weir.Commit) error {
 		ledgers[sink] = weir.Ledger{Found: true, ID: c.ID}
 	}
 	r := p.record(ledgers, c.ID, c.Parent, c.Epoch)
-	if err := p.transact(ctx, r, c.Positions); err != nil {
+	if err := p.transact(ctx, r, c.Positions, nil); err != nil {
 		return p.fail(p.overtaken(ctx, p.c.explain(fmt.Sprintf("commit epoch %d", c.Epoch), err)))
 	}
 	p.ledgers, p.epoch, p.sealed = ledgers, c.Epoch, -1
@@ -87,10 +87,12 @@ func (p *participant) record(ledgers map[string]weir.Ledger, id, parent weir.Che
 
 // transact completes the transaction whose turn it is, with a control record and
 // offsets, and begins the next one of that producer. Nothing that is said about it
-// here is a decision before EndTransaction has returned.
-func (p *participant) transact(ctx context.Context, r *controlRecord, positions []weir.Position) error {
+// here is a decision before EndTransaction has returned. check is asked before that,
+// when the control record has its place; nil: nothing is asked.
+func (p *participant) transact(ctx context.Context, r *controlRecord, positions []weir.Position, check func(context.Context) error) (err error) {
 	ctx, cancel := p.within(ctx)
 	defer cancel()
+	defer func() { err = because(ctx, err) }()
 	number := p.next.Load()
 	l := p.lane(number)
 	t := l.now.Load()
@@ -109,12 +111,19 @@ func (p *participant) transact(ctx context.Context, r *controlRecord, positions 
 	if err := p.sendOffsets(ctx, l, t, positions, r.Checkpoint); err != nil {
 		return err
 	}
+	if check != nil {
+		if err := check(ctx); err != nil {
+			return err
+		}
+	}
 	if err := t.err(); err != nil {
 		return err
 	}
-	if id, epoch, err := l.cl.ProducerID(ctx); err != nil {
+	id, epoch, err := l.cl.ProducerID(ctx)
+	if err != nil {
 		return err
-	} else if id != t.producer || epoch != t.epoch {
+	}
+	if id != t.producer || epoch != t.epoch {
 		return t.torn(id, epoch)
 	}
 	if err := l.learned(ctx, p.pause); err != nil {
@@ -129,6 +138,14 @@ func (p *participant) transact(ctx context.Context, r *controlRecord, positions 
 		_ = p.fail(err) // this one is committed; the next call is told
 	}
 	return nil
+}
+
+// because adds why a context has ended to an error that only says that it has.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }
 
 // sendControl writes the control record into the transaction.

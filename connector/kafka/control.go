@@ -59,9 +59,9 @@ func controlSettings() map[string]*string {
 }
 
 // findControl looks at the control topic, or makes it. nil: there is none.
-func (o *outputs) findControl(ctx context.Context, name string, make bool) (*controlTopic, error) {
+func (o *outputs) findControl(ctx context.Context, name string, create bool) (*controlTopic, error) {
 	look := o.describeAll
-	if make {
+	if create {
 		look = o.describe
 	}
 	found, err := look(ctx, []string{name})
@@ -70,7 +70,7 @@ func (o *outputs) findControl(ctx context.Context, name string, make bool) (*con
 	}
 	d, ok := found[name]
 	if !ok {
-		if !make {
+		if !create {
 			return nil, nil
 		}
 		if err := o.create(ctx, creation{1, -1, controlSettings()}, name); err != nil {
@@ -109,6 +109,21 @@ func (o *outputs) lastControl(ctx context.Context, t *controlTopic, uuid string)
 	if err != nil {
 		return lastRecords{}, err
 	}
+	return o.lastFrom(ctx, t, uuid, start, end)
+}
+
+// lastBefore is lastControl of what stands before an offset that is known to be
+// there: a leader that hasn't come so far has no answer.
+func (o *outputs) lastBefore(ctx context.Context, t *controlTopic, uuid string, end int64) (lastRecords, error) {
+	start, _, err := o.controlBounds(ctx, t)
+	if err != nil {
+		return lastRecords{}, err
+	}
+	t.leader = -1 // the one that told of the record is asked
+	return o.lastFrom(ctx, t, uuid, min(start, end), end)
+}
+
+func (o *outputs) lastFrom(ctx context.Context, t *controlTopic, uuid string, start, end int64) (lastRecords, error) {
 	for back := int64(16); ; back *= 16 {
 		from := max(start, end-back)
 		last, err := o.readControl(ctx, t, uuid, from, end)
@@ -165,7 +180,7 @@ func (o *outputs) readControl(ctx context.Context, t *controlTopic, uuid string,
 			if p.Err != nil {
 				return last, fmt.Errorf("read %s at offset %d: %w", t.name, next, p.Err)
 			}
-			if err := last.take(t, uuid, p.Records); err != nil {
+			if err := last.take(t, uuid, end, p.Records); err != nil {
 				return last, err
 			}
 			if n > next {
@@ -173,6 +188,7 @@ func (o *outputs) readControl(ctx context.Context, t *controlTopic, uuid string,
 				continue
 			}
 		}
+		t.leader = -1 // it may be another one by now
 		if idle++; idle > fruitless {
 			return last, waitable{fmt.Errorf("read %s at offset %d: nothing comes, though it ends at %d", t.name, next, end)}
 		}
@@ -183,9 +199,12 @@ func (o *outputs) readControl(ctx context.Context, t *controlTopic, uuid string,
 	return last, nil
 }
 
-// take keeps the last of the records.
-func (l *lastRecords) take(t *controlTopic, uuid string, records []*kgo.Record) error {
+// take keeps the last of the records before an offset.
+func (l *lastRecords) take(t *controlTopic, uuid string, end int64, records []*kgo.Record) error {
 	for _, r := range records {
+		if r.Offset >= end {
+			break
+		}
 		c, err := parseControl(r.Key, r.Value)
 		if err != nil {
 			return fmt.Errorf("%w: the record at offset %d of the control topic %s isn't one: %w: somebody else has written to the topic; give the job another name or the cluster a Prefix, or delete the topic and start over with --start-over (StartOver)",

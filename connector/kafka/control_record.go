@@ -54,6 +54,14 @@ type producerState struct {
 // last one of each.
 func controlKey(uuid string) []byte { return []byte(uuid + "/0") }
 
+// place says where a record is, for messages.
+func (r *controlRecord) place() string {
+	if r == nil {
+		return "no record"
+	}
+	return fmt.Sprintf("the record at offset %d (incarnation %d, number %d)", r.offset, r.Incarnation, r.Number)
+}
+
 func (r *controlRecord) encode() ([]byte, error) {
 	b, err := json.Marshal(r, json.Deterministic(true))
 	if err != nil {

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/weirstream/weir/internal/sys"
 )
@@ -69,6 +72,21 @@ func (a *ask) create(ctx context.Context, c *creation, names []string) error {
 	if err := o.create(ctx, *c, missing...); err != nil {
 		return err
 	}
-	_, err = o.await(ctx, missing)
-	return err
+	made, err := o.await(ctx, missing)
+	if err != nil {
+		return err
+	}
+	sayMade(ctx, a.c, made)
+	return nil
+}
+
+// sayMade tells an operator which topics were made: a name may have been mistyped.
+func sayMade(ctx context.Context, c *Cluster, made map[string]kadm.TopicDetail) {
+	for _, name := range slices.Sorted(maps.Keys(made)) {
+		partitions := "1 partition"
+		if n := len(made[name].Partitions); n != 1 {
+			partitions = fmt.Sprintf("%d partitions", n)
+		}
+		warn(ctx, fmt.Sprintf("topic %s didn't exist on kafka cluster %s: made with %s", name, c, partitions))
+	}
 }

@@ -19,8 +19,10 @@ const (
 	headerCut    = "weir-cut"
 )
 
-// DeadLetters is a sink for dead letters, by Job.DeadLetters: the record as it was
-// read is the message's value, and empty where it isn't known. The key is
+// DeadLetters is a sink for dead letters, by Job.DeadLetters: the letter's Raw is the
+// message's value, and empty where it isn't known. Of a record from a topic that is
+// its value without its key and headers, at most weir.MaxRejected bytes of it; that
+// nothing is missing can't be told from the letter if it has just as many. The key is
 // SOURCE/SPLIT#MARK, so that the letters of one record are in one partition; the
 // topic mustn't be compacted, because letters about no known record share one key.
 // The timestamp is the record's event time, or the present. The
@@ -29,8 +31,11 @@ const (
 //
 // It shares the transactions of the job's other sinks on the cluster: a letter is
 // visible if and only if the epoch in which its record was read is committed. A
-// record too long for the topic is cut so that it fits; the header weir-cut then
-// has its whole length.
+// value with which the message is longer than the topic's max.message.bytes is cut at
+// its end so that it fits; the header weir-cut then has the length in bytes, in
+// decimal digits, that it had before: that of Raw, not of the record, which
+// may be longer. A letter that is too long with an empty value is rejected, which
+// stops the job.
 func DeadLetters(c *Cluster, topic string, opts ...SinkOption) weir.Sink[weir.DeadLetter] {
 	opts = append(slices.Clone(opts), sinkOption(func(c *sinkConfig) { c.cut = cutLetter }))
 	return Sink(c, topic, encodeLetter, opts...)

@@ -21,6 +21,7 @@ type exam struct {
 	*ask
 	view  *view
 	clock func() time.Time
+	last  lastRecords // of the control topic, once examineLedger has read it
 	found []weir.Finding
 }
 

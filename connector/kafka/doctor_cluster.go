@@ -27,6 +27,7 @@ type view struct {
 	bootstrap  string // an address that answered
 	brokers    []int32
 	features   map[string]int16 // finalized
+	groups     []string         // of the sources on it
 	sinksSeen  bool             // what only transactional sinks need was said
 	configsErr error
 	configs    map[string]map[string][]int32 // by name and value: which brokers have it

@@ -66,10 +66,11 @@ func (e *exam) controlOf(ctx context.Context, t *openTxn) (says controlSays, err
 	}
 	un := decompressor{max: 16 << 20}
 	defer un.close()
+	another := false // the producer's next transaction has begun
 	err = e.eachBatch(ctx, part{name, topicID(topic.ID), 0, topic.Partitions[0].Leader}, 0, func(b *batch) error {
 		own := b.producer == t.producer
 		if b.attrs&control != 0 {
-			if own && says.record != nil && says.marker == "" {
+			if own && says.record != nil && says.marker == "" && !another && endsWith(t.epoch, b.producerEpoch(), b.aborts()) {
 				says.marker, says.markerAt = asCommit, b.first
 				if b.aborts() {
 					says.marker = asAbort
@@ -77,6 +78,7 @@ func (e *exam) controlOf(ctx context.Context, t *openTxn) (says controlSays, err
 			}
 			return nil
 		}
+		another = another || own && says.record != nil && b.producerEpoch() != t.epoch
 		return eachRecord(b, &un, func(m *Message) {
 			r, err := parseControl(m.Key, m.Value)
 			switch {
@@ -91,6 +93,14 @@ func (e *exam) controlOf(ctx context.Context, t *openTxn) (says controlSays, err
 		})
 	})
 	return says, err
+}
+
+// endsWith reports whether a marker may be the end of a transaction, by their epochs:
+// it has the same one before transaction.version 2, or where it was written by hand,
+// and one more since; brokers of 4.0.0 and before add two for some aborts.
+func endsWith(open, marker int16, aborts bool) bool {
+	more := int(marker) - int(open)
+	return more == 0 || more == 1 || more == 2 && aborts
 }
 
 // eachRecord goes through the records of a batch.

@@ -40,6 +40,7 @@ type transition struct {
 
 // The states of a transaction in a coordinator's log that decide it.
 const (
+	ongoing        = 1
 	prepareCommit  = 2
 	prepareAbort   = 3
 	completeCommit = 4
@@ -67,10 +68,19 @@ func (t transition) decides() string {
 
 // fromHistory looks for the entry that ended a transaction: under
 // transaction.version 2 that is the one with its producer and the epoch behind its
-// own, whatever has happened since.
+// own, whatever has happened since. Brokers of 4.0.0 and before skip an epoch where
+// they abort because the producer is initialized anew. That is told from the abort of
+// the producer's next transaction only where the log still has it right behind the
+// entry that says that this one is open.
 func fromHistory(t *openTxn, log []transition) (out []evidence, against string) {
+	open := false // what the log has said last of this producer
 	for _, h := range log {
-		if !h.tv2 || h.producer != t.producer || h.epoch != t.epoch+1 || h.decides() == "" {
+		if h.producer != t.producer {
+			continue
+		}
+		skipped := open && h.state == prepareAbort && int(h.epoch) == int(t.epoch)+2
+		open = h.state == ongoing && h.epoch == t.epoch
+		if !h.tv2 || h.decides() == "" || int(h.epoch) != int(t.epoch)+1 && !skipped {
 			continue
 		}
 		if h.state == prepareCommit || h.state == prepareAbort {

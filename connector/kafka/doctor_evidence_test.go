@@ -17,7 +17,7 @@ func TestStandingOfATransaction(t *testing.T) {
 	}{
 		{"Ongoing", 7, running}, {"PrepareCommit", 8, ending}, {"PrepareAbort", 8, ending}, {"PrepareEpochFence", 8, ending},
 		{"CompleteCommit", 8, hanging}, {"CompleteAbort", 8, hanging}, {"Ongoing", 8, hanging}, {"Ongoing", 9, hanging},
-		{"Empty", 9, hanging}, {"PrepareCommit", 9, hanging}, {"CompleteCommit", 7, hanging}, {"Dead", 8, hanging}, {"", 0, hanging},
+		{"Empty", 9, hanging}, {"PrepareAbort", 9, ending}, {"PrepareAbort", 10, hanging}, {"PrepareCommit", 6, hanging}, {"CompleteCommit", 7, hanging}, {"Dead", 8, hanging}, {"", 0, hanging},
 	} {
 		if got := standingOf(7, c.state, c.epoch); got != c.want {
 			t.Errorf("%s with epoch %d: %d, want %d", c.state, c.epoch, got, c.want)
@@ -65,6 +65,9 @@ func TestEvidenceOfTheCoordinatorsLog(t *testing.T) {
 		"aborted":                      {[]transition{entry(5, 7, 1), entry(5, 8, prepareAbort), entry(5, 8, completeAbort)}, asAbort, false},
 		"its end alone is left":        {[]transition{entry(5, 8, completeCommit)}, asCommit, false},
 		"and then another one":         {[]transition{entry(5, 8, prepareCommit), entry(5, 8, 1), entry(5, 9, prepareAbort), entry(5, 9, completeAbort)}, asCommit, false},
+		"an abort that skips an epoch": {[]transition{entry(5, 7, ongoing), entry(5, 9, prepareAbort), entry(5, 9, completeAbort)}, asAbort, false},
+		"such a one, or another one's": {[]transition{entry(5, 9, prepareAbort), entry(5, 9, completeAbort)}, "", false},
+		"no commit skips an epoch":     {[]transition{entry(5, 7, ongoing), entry(5, 9, prepareCommit)}, "", false},
 		"another one's end":            {[]transition{entry(5, 9, prepareCommit), entry(5, 9, completeCommit)}, "", false},
 		"the one before it":            {[]transition{entry(5, 7, prepareCommit), entry(5, 7, completeCommit), entry(5, 7, 1)}, "", false},
 		"another producer's":           {[]transition{entry(6, 8, prepareCommit)}, "", false},
@@ -177,6 +180,18 @@ func TestOwnTransactionalIDs(t *testing.T) {
 	} {
 		if got := e.owns(name); got != want {
 			t.Errorf("%q: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestMarkerThatEndsATransaction(t *testing.T) {
+	for _, c := range []struct {
+		marker int16
+		aborts bool
+		want   bool
+	}{{6, true, false}, {7, false, true}, {7, true, true}, {8, false, true}, {8, true, true}, {9, true, true}, {9, false, false}, {10, true, false}} {
+		if got := endsWith(7, c.marker, c.aborts); got != c.want {
+			t.Errorf("a marker with epoch %d, abort %v: %v, want %v", c.marker, c.aborts, got, c.want)
 		}
 	}
 }

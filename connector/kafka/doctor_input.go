@@ -34,6 +34,9 @@ func (s *source[T]) Examine(ctx context.Context, x weir.Examination) ([]weir.Fin
 
 // examineInputs looks at what a source reads.
 func (e *exam) examineInputs(ctx context.Context, in inputs) {
+	if in.group != "" {
+		e.view.groups = append(e.view.groups, in.group) // sinks' transactions commit to it
+	}
 	names := in.topics.names
 	if in.topics.match != nil {
 		all, err := e.ask.topics(ctx, in.topics, e.prefixed()+".ckpt")
@@ -53,7 +56,11 @@ func (e *exam) examineInputs(ctx context.Context, in inputs) {
 		e.examineInput(ctx, name, in, at[name])
 		delete(at, name)
 	}
-	for name := range at {
+	for _, name := range sortedNames(at) {
+		if in.topics.match != nil && in.topics.match.MatchString(name) {
+			e.examineDeleted(name, at[name])
+			continue
+		}
 		e.problem("topic "+name, "bring it back, or drop the source (--drop)", "the checkpoint has a position in it, and the source doesn't read it, or it doesn't exist any more")
 	}
 	if in.group != "" {
@@ -101,6 +108,10 @@ func (e *exam) examineInput(ctx context.Context, name string, in inputs, at map[
 		e.examineMissing(ctx, name, in.topics.create)
 		return
 	}
+	if t.missing && len(at) > 0 {
+		e.examineDeleted(name, at)
+		return
+	}
 	if t.missing {
 		e.problem(subject, fmt.Sprintf("create it, correct its name, or allow the job Describe on it:\n  kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions 4", e.bootstrap(), name),
 			"it doesn't exist, or the job may not see it")
@@ -125,6 +136,16 @@ func (e *exam) examineInput(ctx context.Context, name string, in inputs, at map[
 	if in.committed {
 		e.examineHeld(ctx, t, bounds)
 	}
+}
+
+// examineDeleted judges a topic that isn't there, and that the job has read.
+func (e *exam) examineDeleted(name string, at map[int32]position) {
+	parts := sortedKeys(at)
+	n := parts[len(parts)-1] + 1
+	e.problem("topic "+name, fmt.Sprintf("if it is there, allow the job Describe on it. A new topic of that name has another id, and the job refuses to go on in it, unless what the old one held is given up: "+
+		"make it anew and start with AcceptLoss (--accept-loss where the job has that flag), or drop the source (--drop), or begin from nothing (--start-over). To make it:\n"+
+		"  kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d", e.bootstrap(), name, n),
+		"it was deleted, or the job may not see it any more: the checkpoint has positions in %s of it, such as offset %d of %s", count(len(parts), "partition"), at[parts[0]].offset, splitName(name, parts[0]))
 }
 
 // examineCleaning looks at how old records go, and what timestamps mean.
@@ -239,7 +260,10 @@ func (e *exam) examineGroup(ctx context.Context, group string) {
 		e.problem(subject, "allow it:\n"+e.allow("--operation Read --group "+group), "the job may not commit its offsets to it")
 	case err == nil, errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.GroupIDNotFound), errors.Is(err, kerr.RebalanceInProgress):
 		if n := e.members(ctx, group); n > 0 {
-			e.problem(subject, "stop them, or give the job a group of its own (kafka.Group)", "it has %s, and no place for a job's offsets beside them", count(n, "member"))
+			// Brokers take a transaction's offsets beside members, and no plain commit;
+			// a job goes on in both cases, because it starts from its checkpoint.
+			e.warn(subject, "stop them, or give the job a group of its own (kafka.Group)",
+				"it has %s: the job runs all the same, but where its sinks' transactions commit offsets these and the members' overwrite each other, and otherwise the brokers refuse the job's", count(n, "member"))
 			return
 		}
 		e.ok(subject, "the job may commit its offsets to it, for tools that show lag")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -12,9 +13,11 @@ import (
 	"github.com/weirstream/weir"
 )
 
-// examineOpen looks at what is open in the partitions that the job writes.
+// examineOpen looks at what is open in the partitions that the job writes, or has
+// written by sinks that it no longer has: a start refuses what hangs there, too.
 func (e *exam) examineOpen(ctx context.Context, topics []string) {
 	const subject = "open transactions"
+	topics = slices.Concat(topics, e.last.newest.topicNames(), e.last.own.topicNames())
 	in, err := e.ownPartitions(ctx, topics)
 	if err != nil {
 		e.unseen(subject, "list the partitions that the job writes", err)

@@ -35,6 +35,7 @@ func (s sink[T]) Examine(ctx context.Context, x weir.Examination) ([]weir.Findin
 			e.examineIDs(ctx)
 			e.examineControl(ctx)
 		}
+		written := e.written()
 		topics := map[string]*sinkConfig{}
 		for _, c := range confs {
 			for _, t := range c.topics() {
@@ -45,7 +46,7 @@ func (s sink[T]) Examine(ctx context.Context, x weir.Examination) ([]weir.Findin
 		}
 		var there []string
 		for _, name := range sortedNames(topics) {
-			if e.examineOutput(ctx, name, topics[name]) {
+			if e.examineOutput(ctx, name, topics[name], written[name]) {
 				there = append(there, name)
 			}
 		}
@@ -73,16 +74,62 @@ func (e *exam) ids() []string {
 	return ids[:]
 }
 
+// writtenTopic is what the control topic says of a topic.
+type writtenTopic struct {
+	id string
+	to weir.CheckpointID // output up to it was committed; zero: none was
+}
+
+// written are the topics to which the ledgers of the sinks say that output was
+// committed. A start refuses them if they aren't those any more.
+func (e *exam) written() map[string]writtenTopic {
+	out := map[string]writtenTopic{}
+	if e.last.own == nil || e.StartOver {
+		return out
+	}
+	for i, p := range e.Peers {
+		d, ok := p.(declared)
+		to := e.last.own.ids[e.Sinks[i]]
+		if !ok || to.IsZero() {
+			continue
+		}
+		for _, name := range d.declared().topics() {
+			if id, ok := e.last.own.Topics[name]; ok {
+				out[name] = writtenTopic{id, to}
+			}
+		}
+	}
+	return out
+}
+
+// compare says that a topic isn't the one any more to which output was committed.
+func (w writtenTopic) compare(e *exam, t *seenTopic) bool {
+	is := topicID(t.ID).String()
+	if w.to.IsZero() || !t.missing && is == w.id {
+		return true
+	}
+	state := "is gone, or the job may not see it any more"
+	if !t.missing {
+		state = fmt.Sprintf("was made anew (its id was %s and is %s)", w.id, is)
+	}
+	e.problem("topic "+t.name, "if it is there, allow the job Describe on it; otherwise start over with --start-over (StartOver), or give the sink another id and topic",
+		"it %s, but the control topic says that output up to checkpoint %d was committed to it: the job refuses to go on", state, w.to.Slot)
+	return false
+}
+
 // examineOutput looks at a topic that is written, and reports whether it exists.
-func (e *exam) examineOutput(ctx context.Context, name string, conf *sinkConfig) bool {
+func (e *exam) examineOutput(ctx context.Context, name string, conf *sinkConfig, was writtenTopic) bool {
 	subject := "topic " + name
 	t, err := e.topic(ctx, name)
 	if err != nil {
 		e.withheld(weir.LevelProblem, subject, "see it", writeRights+name, err)
 		return false
 	}
+	same := was.compare(e, t)
 	if t.missing {
-		e.examineMissing(ctx, name, conf.create)
+		if same {
+			e.examineMissing(ctx, name, conf.create)
+		}
 		return false
 	}
 	if !t.may(kmsg.ACLOperationWrite) {
@@ -198,11 +245,12 @@ func (e *exam) examineControl(ctx context.Context) {
 func (e *exam) examineLedger(ctx context.Context, t *controlTopic) {
 	subject := "topic " + t.name
 	o := &outputs{c: e.c, cl: e.cl, adm: e.adm, clock: sys.From(ctx).Clock}
-	last, err := o.lastControl(ctx, t, e.UUID)
+	last, err := e.readLedger(ctx, o, t)
 	if err != nil {
 		e.problem(subject, "", "%s", e.plain("read the control topic", err))
 		return
 	}
+	e.last = last
 	const start = "start with the state directory that belongs to it, or give its results up and begin from nothing (--start-over)"
 	own := last.own
 	switch {
@@ -211,11 +259,66 @@ func (e *exam) examineLedger(ctx context.Context, t *controlTopic) {
 		e.problem(subject, start, "it belongs to another run of the job (%s, checkpoint %q), and this one hasn't started yet", last.newest.UUID, last.newest.Checkpoint)
 	case own == nil:
 		e.problem(subject, start, "it has nothing of this run (%s), but of another one (%s, checkpoint %q)", e.UUID, last.newest.UUID, last.newest.Checkpoint)
-	case own.Checkpoint == "" || slices.ContainsFunc(e.Checkpoints, func(c weir.StoredCheckpoint) bool { return c.ID.String() == own.Checkpoint }):
+	case own.Checkpoint == "":
+		e.ok(subject, "it is claimed by this state directory, and nothing is committed yet")
+	case e.stores(own.Checkpoint):
 		e.ok(subject, "it says which checkpoint was committed last, and the state directory has that one")
 	default:
 		e.problem(subject, start, "it says that checkpoint %s was committed last, and the state directory doesn't have that one: it is a copy, or comes from a backup", own.Checkpoint)
 	}
+}
+
+// ledgerTries is how often the control topic and the store are read, where they go
+// on faster than that can be done.
+const ledgerTries = 10
+
+// readLedger reads the control topic and, where what it says doesn't fit the state
+// directory, that one again, because a job that runs has gone on since it was read:
+// a checkpoint is in the store before it is committed. It is over when they agree, or
+// when they don't and nothing has changed behind the store's last reading.
+func (e *exam) readLedger(ctx context.Context, o *outputs, t *controlTopic) (lastRecords, error) {
+	last, err := o.lastControl(ctx, t, e.UUID)
+	for range ledgerTries {
+		if err != nil || e.agrees(last) || e.Refresh == nil {
+			break
+		}
+		before, uuid := last, e.UUID
+		if e.UUID, e.Checkpoints, err = e.Refresh(ctx); err != nil {
+			return last, fmt.Errorf("read the state directory again: %w", err)
+		}
+		if e.UUID == uuid && e.agrees(last) {
+			break
+		}
+		last, err = o.lastControl(ctx, t, e.UUID)
+		if err == nil && e.UUID == uuid && before.at() == last.at() {
+			break
+		}
+	}
+	return last, err
+}
+
+// at tells what was read from what is read later.
+func (l lastRecords) at() (at [2]int64) {
+	for i, r := range []*controlRecord{l.own, l.newest} {
+		at[i] = -1
+		if r != nil {
+			at[i] = r.offset
+		}
+	}
+	return at
+}
+
+// agrees reports whether the control topic fits the state directory.
+func (e *exam) agrees(last lastRecords) bool {
+	if last.own == nil {
+		return last.newest == nil
+	}
+	return last.own.Checkpoint == "" || e.stores(last.own.Checkpoint)
+}
+
+// stores reports whether the state directory has a checkpoint.
+func (e *exam) stores(id string) bool {
+	return slices.ContainsFunc(e.Checkpoints, func(c weir.StoredCheckpoint) bool { return c.ID.String() == id })
 }
 
 // examineIDs tries whether the job may use its transactional ids: it ends a
@@ -247,7 +350,7 @@ func (e *exam) examineIDs(ctx context.Context) {
 }
 
 // ownPartitions are those in which the job's transactions can be open: of its
-// control topic, its outputs, and where its group's offsets are kept.
+// control topic, its outputs, and where the offsets of its sources' groups are kept.
 func (e *exam) ownPartitions(ctx context.Context, topics []string) (kadm.TopicsSet, error) {
 	const offsets = "__consumer_offsets"
 	set := kadm.TopicsSet{}
@@ -265,7 +368,9 @@ func (e *exam) ownPartitions(ctx context.Context, topics []string) (kadm.TopicsS
 		return set, nil //nolint:nilerr // who may not see it looks at the rest
 	}
 	if n := int32(len(meta.Topics[offsets].Partitions)); n > 0 {
-		set.Add(offsets, homeOf(e.c.shared.groupOf("", e.prefixed()), n))
+		for _, group := range append(slices.Clone(e.view.groups), e.prefixed()) {
+			set.Add(offsets, homeOf(group, n))
+		}
 	}
 	return set, nil
 }

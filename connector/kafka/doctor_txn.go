@@ -150,7 +150,9 @@ func coordinated(ctx context.Context, adm *kadm.Client, open map[txnKey]*openTxn
 		if d.Err != nil && !errors.Is(d.Err, kerr.TransactionalIDNotFound) {
 			return nil, fmt.Errorf("describe the transaction of %s: %w", d.TxnID, d.Err)
 		}
-		known[d.ProducerID] = true
+		if d.Err == nil {
+			known[d.ProducerID] = true
+		}
 	}
 	for _, p := range producers {
 		if !known[p] {
@@ -245,12 +247,13 @@ func (t *openTxn) ask(told kadm.DescribedTransactions) {
 
 // standingOf compares the epoch that a partition's leader has open with what the
 // coordinator says of the producer. With transaction.version 2 the coordinator's
-// epoch is one more as soon as it has decided.
+// epoch is one more as soon as it has decided; brokers of 4.0.0 and before add one
+// more where they abort because the producer is initialized anew.
 func standingOf(open int16, state string, epoch int16) standing {
 	switch {
 	case state == "Ongoing" && epoch == open:
 		return running
-	case strings.HasPrefix(state, "Prepare") && (epoch == open+1 || epoch == open):
+	case strings.HasPrefix(state, "Prepare") && epoch >= open && int(epoch) <= int(open)+2:
 		return ending
 	}
 	return hanging

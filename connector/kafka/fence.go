@@ -137,7 +137,7 @@ func (p *participant) initProducers(ctx context.Context, job string) ([]*lane, e
 		if err != nil {
 			for _, l := range lanes {
 				l.cl.Close()
-				<-answers
+				_ = <-answers // it was closed
 			}
 			return nil, err
 		}
@@ -292,7 +292,7 @@ func (p *participant) settle(ctx context.Context, before *controlRecord) error {
 		}
 		if p.clock.Now().Sub(began) > settleTimeout {
 			if len(open) > 0 {
-				return p.hanging(open[0])
+				return p.unsettled(ctx, open)
 			}
 			return fmt.Errorf("%w: the control topic %s on the kafka cluster %s isn't stable to its end %v after the job's producers were fenced, "+
 				"and no transaction is open in it: see what its leader says", weir.ErrRefused, p.control.name, p.c, settleTimeout)
@@ -301,6 +301,23 @@ func (p *participant) settle(ctx context.Context, before *controlRecord) error {
 			return err
 		}
 	}
+}
+
+// unsettled says why transactions of the job are still open that were to have ended
+// when its producers were fenced.
+func (p *participant) unsettled(ctx context.Context, open []*openTxn) error {
+	for _, t := range open {
+		if t.standing == hanging {
+			return p.hanging(t)
+		}
+	}
+	t := open[0]
+	err := waitable{fmt.Errorf("%v of %v is still open at %s %v after the job's producers were fenced, and the coordinator of %s says %s",
+		t, t.partitions(), t.heldAt(), settleTimeout, t.owner, t.state)}
+	if t.standing == running { // whoever runs it has fenced us
+		return p.later(ctx, err)
+	}
+	return err
 }
 
 // stable reports whether the control topic's stable offset is its end.

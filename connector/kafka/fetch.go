@@ -93,7 +93,7 @@ type tap struct {
 	mu      sync.Mutex
 	id      topicID
 	leader  int32 // the broker that is asked; -1: the router looks for it
-	term    int32 // the leader's epoch, as of the last look
+	term    int32 // the epoch of the leader that what was read was last compared with
 	trouble trouble
 	failed  int // how often in a row the router has had it
 	missed  int // how often in a row it wasn't there
@@ -118,6 +118,8 @@ const (
 	noLeader trouble = iota
 	outOfRange
 	otherTopic
+	newLeader // it hasn't been compared yet with what was read under another one
+	noRecords // nothing comes although there should be something
 )
 
 // parcel is what one answer of a broker holds for a tap, or that something

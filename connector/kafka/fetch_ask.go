@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -130,9 +131,22 @@ type bounds struct {
 // bounds asks for all partitions of topics, by their names as splits. A topic
 // that doesn't exist is left out.
 func (a *ask) bounds(ctx context.Context, topics []string) (map[string]bounds, error) {
-	resp, err := a.metadata(ctx, topics)
+	out, bad, err := a.look(ctx, topics)
 	if err != nil {
 		return nil, err
+	}
+	for _, split := range slices.Sorted(maps.Keys(bad)) { // so that the same is found first each time
+		return nil, bad[split]
+	}
+	return out, nil
+}
+
+// look is bounds for who can go on with some of the partitions: bad says why others
+// aren't told of, those that the cluster doesn't even name by "".
+func (a *ask) look(ctx context.Context, topics []string) (out map[string]bounds, bad map[string]error, err error) {
+	resp, err := a.metadata(ctx, topics)
+	if err != nil {
+		return nil, nil, err
 	}
 	cluster := ""
 	if resp.ClusterID != nil {
@@ -143,40 +157,51 @@ func (a *ask) bounds(ctx context.Context, topics []string) (map[string]bounds, e
 		switch err := kerr.ErrorForCode(t.ErrorCode); {
 		case errors.Is(err, kerr.UnknownTopicOrPartition):
 		case err != nil:
-			return nil, fmt.Errorf("topic %s: %w", deref(t.Topic), err)
+			return nil, nil, fmt.Errorf("topic %s: %w", deref(t.Topic), err)
 		default:
 			ids[deref(t.Topic)] = t.TopicID
 		}
 	}
 	topics = slices.DeleteFunc(slices.Clone(topics), func(t string) bool { _, ok := ids[t]; return !ok })
-	out := map[string]bounds{}
+	out, bad = map[string]bounds{}, map[string]error{}
 	if len(topics) == 0 {
-		return out, nil
+		return out, bad, nil
 	}
-	for _, list := range []struct {
-		of  func(context.Context, ...string) (kadm.ListedOffsets, error)
-		set func(b *bounds, at int64)
-	}{
+	told := map[string]int{}
+	lists := []boundsList{
 		{a.adm.ListStartOffsets, func(b *bounds, at int64) { b.start = at }},
 		{a.adm.ListCommittedOffsets, func(b *bounds, at int64) { b.stable = at }},
 		{a.adm.ListEndOffsets, func(b *bounds, at int64) { b.end = at }},
-	} {
+	}
+	for _, list := range lists {
 		listed, err := list.of(ctx, topics...)
-		if err != nil {
-			return nil, err
+		if some, ok := errors.AsType[*kadm.ShardErrors](err); ok && !some.AllFailed {
+			bad[""], err = err, nil
 		}
-		for _, o := range sorted(listed) {
-			if o.Err != nil {
-				return nil, fmt.Errorf("topic %s, partition %d: %w", o.Topic, o.Partition, o.Err)
-			}
+		if err != nil {
+			return nil, nil, err
+		}
+		listed.Each(func(o kadm.ListedOffset) {
 			name := splitName(o.Topic, o.Partition)
+			if o.Err != nil {
+				bad[name] = fmt.Errorf("topic %s, partition %d: %w", o.Topic, o.Partition, o.Err)
+				return
+			}
 			b := out[name]
 			b.cluster, b.id = cluster, ids[o.Topic]
 			list.set(&b, o.Offset)
 			out[name] = b
-		}
+			told[name]++
+		})
 	}
-	return out, nil
+	maps.DeleteFunc(out, func(name string, _ bounds) bool { return told[name] < len(lists) })
+	return out, bad, nil
+}
+
+// boundsList asks for one of the bounds.
+type boundsList struct {
+	of  func(context.Context, ...string) (kadm.ListedOffsets, error)
+	set func(b *bounds, at int64)
 }
 
 func deref(s *string) string {

@@ -32,12 +32,20 @@ type madeLog struct {
 	epochs             map[int32]int64 // where the records of a leader's epoch end
 	faults             []*kerr.Error   // of the next fetches
 	instead            []byte          // of what is behind the first batch
+	blind              int64           // before it, no records but those of the first batch are sent
+	asked              chan struct{}   // a fetch has come
+	epochFaults        []*kerr.Error   // of the next questions about leaders' epochs
+	listFaults         []*kerr.Error   // of the next questions about the end
+	leaveOut           int             // how often an answer about epochs has no partition in it
 	fetches            int
 }
 
-func newMadeLog(t *testing.T, batches ...[]byte) *madeLog {
-	l := &madeLog{c: kafkatest.FakeOnly(t, "the log is made up by the test"), batches: batches}
-	l.topic = kafkatest.Topic(t, l.c.ListenAddrs(), 1)
+func newMadeLog(t *testing.T, batches ...[]byte) *madeLog { return newMadeLogWith(t, nil, batches...) }
+
+// newMadeLogWith is newMadeLog of a topic with settings.
+func newMadeLogWith(t *testing.T, configs []string, batches ...[]byte) *madeLog {
+	l := &madeLog{c: kafkatest.FakeOnly(t, "the log is made up by the test"), batches: batches, asked: make(chan struct{}, 1)}
+	l.topic = kafkatest.Topic(t, l.c.ListenAddrs(), 1, configs...)
 	if len(batches) > 0 {
 		first, _, _ := cutBatch(batches[0])
 		last, _, _ := cutBatch(batches[len(batches)-1])
@@ -74,6 +82,10 @@ func (l *madeLog) fetch(kreq kmsg.Request) kmsg.Response {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fetches++
+	select {
+	case l.asked <- struct{}{}:
+	default:
+	}
 	req := kreq.(*kmsg.FetchRequest)
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	for _, t := range req.Topics {
@@ -89,11 +101,12 @@ func (l *madeLog) fetch(kreq kmsg.Request) kmsg.Response {
 				l.faults = l.faults[1:]
 			case p.FetchOffset < l.start || p.FetchOffset > l.end:
 				rp.ErrorCode = kerr.OffsetOutOfRange.Code
+			case p.FetchOffset > 0 && p.FetchOffset < l.blind:
 			case l.instead != nil && p.FetchOffset > 0:
 				rp.RecordBatches = l.instead
 			default:
 				for n, raw := range l.batches {
-					if n > 0 && l.instead != nil {
+					if n > 0 && (l.instead != nil || p.FetchOffset < l.blind) {
 						break
 					}
 					if b, _, _ := cutBatch(raw); b.last < p.FetchOffset || b.first >= l.stable {
@@ -124,6 +137,9 @@ func (l *madeLog) list(kreq kmsg.Request) kmsg.Response {
 			rp := kmsg.NewListOffsetsResponseTopicPartition()
 			rp.Partition, rp.Offset = p.Partition, l.start
 			switch {
+			case p.Timestamp == -1 && len(l.listFaults) > 0:
+				rp.ErrorCode = l.listFaults[0].Code
+				l.listFaults = l.listFaults[1:]
 			case p.Timestamp == -1 && req.IsolationLevel == 1:
 				rp.Offset = l.stable
 			case p.Timestamp == -1:
@@ -147,7 +163,14 @@ func (l *madeLog) epoch(kreq kmsg.Request) kmsg.Response {
 		for _, p := range t.Partitions {
 			rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
 			rp.Partition, rp.LeaderEpoch, rp.EndOffset = p.Partition, -1, -1
-			if end, ok := l.epochs[p.LeaderEpoch]; ok {
+			switch end, ok := l.epochs[p.LeaderEpoch]; {
+			case l.leaveOut > 0:
+				l.leaveOut--
+				continue
+			case len(l.epochFaults) > 0:
+				rp.ErrorCode = l.epochFaults[0].Code
+				l.epochFaults = l.epochFaults[1:]
+			case ok:
 				rp.LeaderEpoch, rp.EndOffset = p.LeaderEpoch, end
 			}
 			rt.Partitions = append(rt.Partitions, rp)
@@ -251,7 +274,7 @@ func TestHolesInALog(t *testing.T) {
 		{"empty batches alone", [][]byte{ofValues(0, 5), ofValues(0, 10)}, 0, 0, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := newMadeLog(t, tt.batches...)
+			l := newMadeLogWith(t, compacted, tt.batches...)
 			l.start = tt.start
 			if tt.end > 0 {
 				l.end, l.stable = tt.end, tt.end
@@ -289,7 +312,7 @@ func TestNotTheOffsetThatWasAskedFor(t *testing.T) {
 // A hole at the end isn't taken for one while a transaction is open there: what
 // comes behind it is read.
 func TestHoleBeforeWhatIsOpen(t *testing.T) {
-	l := newMadeLog(t, ofValues(0, 0, 0))
+	l := newMadeLogWith(t, compacted, ofValues(0, 0, 0))
 	l.end, l.stable = 20, 10
 	r, _ := l.open(t, nil)
 	for p := (position{}); p.offset < 10; {
@@ -422,60 +445,6 @@ func TestBatchThatBecomesTooLarge(t *testing.T) {
 				}
 				if err == nil || !strings.Contains(err.Error(), "offset 3") {
 					t.Errorf("with a larger limit: %d, %v", len(got), err) // the tombstone
-				}
-			}
-		})
-	}
-}
-
-// A log that was cut below what was read, and has grown again since: another
-// leader tells so, while the job runs and when it starts.
-func TestTruncatedLog(t *testing.T) {
-	for _, accept := range []bool{false, true} {
-		t.Run(fmt.Sprintf("accepted %t", accept), func(t *testing.T) {
-			var opts []SourceOption
-			if accept {
-				opts = append(opts, AcceptLoss())
-			}
-			l := newMadeLog(t, ofValues(7, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
-			r, told := l.open(t, nil, opts...)
-			if got, err := drain(t, r); err != nil || len(got) != 10 {
-				t.Fatalf("read %v, error %v", got, err)
-			}
-			at := r.Position()
-			l.change(func() {
-				l.batches = [][]byte{ofValues(7, 5, 0, 1, 2, 3, 4, 5), ofValues(8, 20, 6, 7, 20)}
-				l.end, l.stable, l.epochs = 21, 21, map[int32]int64{7: 6, 8: 21}
-				l.faults = []*kerr.Error{kerr.NotLeaderForPartition}
-			})
-			if err := l.c.MoveTopicPartition(l.topic, 0, (l.c.LeaderFor(l.topic, 0)+1)%3); err != nil {
-				t.Fatal(err)
-			}
-			again, toldAgain := l.open(t, at, opts...)
-			for name, x := range map[string]struct {
-				r    weir.Reader[string]
-				told func() string
-			}{"running": {r, told}, "started": {again, toldAgain}} {
-				var got []string
-				var err error
-				for err == nil && len(got) < 3 {
-					if got, _, err = x.r.Read(got, 10); err == nil && len(got) < 3 {
-						<-x.r.Ready()
-					}
-				}
-				text := x.told()
-				if !accept {
-					if !errors.Is(err, weir.ErrRefused) {
-						t.Fatalf("%s: read %v, error %v", name, got, err)
-					}
-					text = err.Error()
-				} else if err != nil || !slices.Equal(got, []string{"6", "7", "20"}) {
-					t.Errorf("%s: read %v, error %v", name, got, err)
-				}
-				for _, part := range []string{"topic " + l.topic, "partition 0", "offsets 6 to 9, 4 in all", "truncated"} {
-					if !strings.Contains(text, part) {
-						t.Errorf("%s: %q doesn't say %q", name, text, part)
-					}
 				}
 			}
 		})

@@ -268,9 +268,10 @@ func (a wanted) data(rp *kmsg.FetchResponseTopicPartition) {
 		t.refuse(waitable{fmt.Errorf("topic %s, partition %d: asked for offset %d, the broker sends %d bytes that don't hold it, and offsets go on to %d",
 			t.topic, t.partition, t.next, len(rp.RecordBatches), visible)})
 	case a.alone && t.alone >= 2:
-		// There is nothing behind t.next, twice: what was there is compacted away.
-		t.alone, t.next = 0, visible
-		t.put(&parcel{next: visible})
+		// There is nothing behind t.next, twice: what was there is compacted away, or
+		// the broker can't get at it. The router finds out which.
+		t.leader, t.trouble, t.failed = -1, noRecords, max(t.failed, 1)
+		t.begin()
 	default:
 		t.alone++ // the others may have filled the answer
 	}
@@ -315,6 +316,11 @@ func (a *ask) fetchOnce(ctx context.Context, broker int32, topic string, id topi
 	f.share.Store(largeShare)
 	f.conf.uncommitted = true
 	req := f.request([]wanted{{t: &tap{topic: topic, partition: partition}, at: at, id: id, term: -1}}, 0)
+	return a.fetchOne(ctx, broker, req)
+}
+
+// fetchOne makes a request that is about one partition.
+func (a *ask) fetchOne(ctx context.Context, broker int32, req *kmsg.FetchRequest) (*kmsg.FetchResponseTopicPartition, error) {
 	raw, err := a.cl.Broker(int(broker)).Request(ctx, req)
 	if err != nil {
 		return nil, err

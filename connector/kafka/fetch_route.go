@@ -1,11 +1,11 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -81,13 +81,18 @@ func (f *feed) settle(taps []*tap) error {
 		return err
 	}
 	var wait []error
-	var changed []*tap
+	var changed []look
 	for _, t := range taps {
-		switch again, err := f.place(t, resp); {
+		l, err := f.place(t, resp)
+		switch {
 		case err != nil:
+		case l.why == noRecords:
+			err = f.hole(l)
+		case l.t != nil:
+			changed = append(changed, l)
+		}
+		if err != nil {
 			wait = append(wait, err)
-		case again:
-			changed = append(changed, t)
 		}
 	}
 	if len(changed) > 0 {
@@ -101,9 +106,17 @@ func (f *feed) settle(taps []*tap) error {
 	return nil
 }
 
-// place gives a tap to the fetcher of its partition's leader. again says that
-// what there is of the partition has to be looked at first.
-func (f *feed) place(t *tap, resp *kmsg.MetadataResponse) (again bool, err error) {
+// look is a tap whose partition has to be looked at before it is read on, and who
+// leads that.
+type look struct {
+	t            *tap
+	leader, term int32
+	why          trouble
+}
+
+// place gives a tap to the fetcher of its partition's leader, or says what has to be
+// looked at first.
+func (f *feed) place(t *tap, resp *kmsg.MetadataResponse) (look, error) {
 	rt, rp, err := partitionOf(resp, t.topic, t.partition)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,28 +129,38 @@ func (f *feed) place(t *tap, resp *kmsg.MetadataResponse) (again bool, err error
 	case t.missed > mostMisses:
 		t.refuse(fmt.Errorf("%w: topic %s, partition %d: it no longer exists on kafka cluster %s; bring it back, what was read of it couldn't be told from what wasn't",
 			weir.ErrRefused, t.topic, t.partition, f.c))
-		return false, nil
+		return look{}, nil
 	case t.missed > 0:
-		return false, fmt.Errorf("topic %s, partition %d: it isn't there on kafka cluster %s", t.topic, t.partition, f.c)
+		return look{}, fmt.Errorf("topic %s, partition %d: it isn't there on kafka cluster %s", t.topic, t.partition, f.c)
 	case err != nil:
 		err = f.c.explain(fmt.Sprintf("look for topic %s, partition %d", t.topic, t.partition), err)
 		if errors.Is(err, weir.ErrRefused) {
 			t.refuse(err)
-			return false, nil
+			return look{}, nil
 		}
-		return false, err
+		return look{}, err
 	case rt.TopicID != t.id:
-		return true, nil
+		return look{t, rp.Leader, rp.LeaderEpoch, otherTopic}, nil
 	case rp.Leader < 0:
-		return false, fmt.Errorf("topic %s, partition %d: it has no leader: its brokers are away", t.topic, t.partition)
-	case t.trouble == outOfRange, t.epoch >= 0 && rp.LeaderEpoch != t.epoch && rp.LeaderEpoch != t.term:
+		return look{}, fmt.Errorf("topic %s, partition %d: it has no leader: its brokers are away", t.topic, t.partition)
+	case t.trouble == outOfRange, t.trouble == newLeader:
+		return look{t, rp.Leader, rp.LeaderEpoch, t.trouble}, nil
+	case t.epoch >= 0 && rp.LeaderEpoch != t.epoch && rp.LeaderEpoch != t.term:
 		// Another leader than the one that wrote what was read last may not have it.
-		t.term = rp.LeaderEpoch
-		return true, nil
+		// That is asked until it is answered, whatever else happens.
+		t.trouble = newLeader
+		return look{t, rp.Leader, rp.LeaderEpoch, t.trouble}, nil
+	case t.trouble == noRecords:
+		return look{t, rp.Leader, rp.LeaderEpoch, t.trouble}, nil
 	}
-	t.leader, t.term = rp.Leader, rp.LeaderEpoch
-	f.fetcherOf(rp.Leader).nudge()
-	return false, nil
+	t.handOver(rp.Leader, rp.LeaderEpoch)
+	return look{}, nil
+}
+
+// handOver gives the tap to the fetcher of a broker. It is called with the lock.
+func (t *tap) handOver(leader, term int32) {
+	t.leader, t.term, t.trouble = leader, term, noLeader
+	t.f.fetcherOf(leader).nudge()
 }
 
 // partitionOf finds a partition in metadata.
@@ -162,28 +185,31 @@ func partitionOf(resp *kmsg.MetadataResponse, topic string, partition int32) (*k
 // reconsider compares where taps stand with what there is of their partitions:
 // those whose position is out of range, whose topic is another one, or whose leader
 // is, which may not have all that was read.
-func (f *feed) reconsider(taps []*tap) error {
+func (f *feed) reconsider(looks []look) error {
 	var topics []string
-	for _, t := range taps {
-		topics = append(topics, t.topic)
+	for _, l := range looks {
+		topics = append(topics, l.t.topic)
 	}
 	slices.Sort(topics)
-	all, err := f.ask.bounds(f.ctx, slices.Compact(topics))
+	all, bad, err := f.ask.look(f.ctx, slices.Compact(topics))
 	if err != nil {
 		return err
 	}
-	ends, err := f.written(taps)
-	if err != nil {
-		return err
-	}
-	for _, t := range taps {
-		b, ok := all[splitName(t.topic, t.partition)]
+	ends, wait := f.written(looks)
+	for _, k := range looks {
+		t, split := k.t, splitName(k.t.topic, k.t.partition)
+		b, ok := all[split]
 		if !ok {
-			continue // it has gone meanwhile: the next look says so
+			// It has gone meanwhile, or can't be told of: its trouble stays.
+			wait = append(wait, cmp.Or(bad[split], bad[""], error(kerr.UnknownTopicOrPartition)))
+			continue
 		}
 		l, lost := t.lossOf(b, ends)
+		if _, compared := ends[t]; !lost && !compared {
+			continue // written says why
+		}
 		t.mu.Lock()
-		t.trouble, t.failed = noLeader, 0
+		t.trouble, t.failed, t.term = noLeader, 0, k.term
 		switch {
 		case lost && !f.conf.acceptLoss:
 			t.refuse(l.err())
@@ -195,6 +221,9 @@ func (f *feed) reconsider(taps []*tap) error {
 		if lost && f.conf.acceptLoss {
 			l.accept(f.ctx)
 		}
+	}
+	if len(wait) > 0 {
+		return wait[0]
 	}
 	return nil
 }
@@ -208,45 +237,4 @@ func (t *tap) lossOf(b bounds, ends map[*tap]int64) (loss, bool) {
 		return loss{topic: t.topic, partition: t.partition, kind: truncated, at: t.next, start: b.start, end: at}, true
 	}
 	return l, lost
-}
-
-// written asks up to which offset a log holds what was written under the leader
-// that a tap has last read from. Beyond that, what was read isn't there any more.
-func (f *feed) written(taps []*tap) (map[*tap]int64, error) {
-	ends := map[*tap]int64{}
-	for len(taps) > 0 {
-		var req kadm.OffsetForLeaderEpochRequest
-		var now, later []*tap
-		for _, t := range taps {
-			t.mu.Lock()
-			epoch := t.epoch
-			t.mu.Unlock()
-			switch _, twice := req[t.topic][t.partition]; {
-			case epoch < 0:
-			case twice: // two readers of one partition, which may have come to different epochs
-				later = append(later, t)
-			default:
-				req.Add(t.topic, t.partition, epoch)
-				now = append(now, t)
-			}
-		}
-		taps = later
-		if len(now) == 0 {
-			continue
-		}
-		resp, err := f.adm.OffsetForLeaderEpoch(f.ctx, req)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range now {
-			of, ok := resp[t.topic][t.partition]
-			switch {
-			case of.Err != nil:
-				return nil, fmt.Errorf("topic %s, partition %d: how far leader epoch %d has come: %w", t.topic, t.partition, req[t.topic][t.partition], of.Err)
-			case ok && of.LeaderEpoch >= 0 && of.EndOffset >= 0:
-				ends[t] = of.EndOffset
-			}
-		}
-	}
-	return ends, nil
 }

@@ -40,6 +40,7 @@ const unknownTries = 10
 // sent any more. Recovery is a new one.
 type outputs struct {
 	c       *Cluster
+	job     string   // its name
 	name    string   // of the participant
 	sinks   []string // ids, sorted
 	sending sending
@@ -67,7 +68,7 @@ type outputs struct {
 
 // newOutputs reaches the cluster.
 func newOutputs(ctx context.Context, c *Cluster, sinks []string, transactional bool) (*outputs, error) {
-	o := &outputs{c: c, name: c.participant(), sinks: slices.Sorted(slices.Values(sinks)),
+	o := &outputs{c: c, job: weir.JobName(ctx), name: c.participant(), sinks: slices.Sorted(slices.Values(sinks)),
 		sending: c.shared.agreed(), clock: sys.From(ctx).Clock, stop: make(chan struct{})}
 	if !transactional {
 		o.name += "#at-least-once"
@@ -220,16 +221,6 @@ func (o *outputs) registered() []*target {
 	return slices.Clone(o.targets)
 }
 
-// topicNames are all topics of sinks that were opened.
-func (o *outputs) topicNames() []string {
-	var names []string
-	for _, t := range o.registered() {
-		names = append(names, t.conf.topics()...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // Press implements weir.Pressed.
 func (o *outputs) Press(ask func()) {
 	o.mu.Lock()
@@ -296,6 +287,7 @@ func (o *outputs) shut() {
 	if closed {
 		return
 	}
+	o.c.shared.over(o.job)
 	o.cancel(errSinkClosed)
 	close(o.stop)
 	o.watching.Wait()

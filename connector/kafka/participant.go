@@ -38,8 +38,8 @@ type participant struct {
 	sealed  int64                  // the epoch that Prepare flushed, or -1
 }
 
-func newParticipant(o *outputs) (*participant, error) {
-	return &participant{outputs: o, fresh: map[string]bool{}, ready: map[string]bool{}, epoch: -1, sealed: -1}, nil
+func newParticipant(o *outputs) *participant {
+	return &participant{outputs: o, fresh: map[string]bool{}, ready: map[string]bool{}, epoch: -1, sealed: -1}
 }
 
 // attach adds a sink. It may come before Fence, which then sees to the topics.

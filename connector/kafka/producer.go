@@ -114,10 +114,7 @@ func (l *lane) flush(ctx context.Context) error {
 		if failed := t.err(); failed != nil {
 			return failed
 		}
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return fmt.Errorf("wait until the brokers have everything: %w", err)
+		return fmt.Errorf("wait until the brokers have everything: %w", because(ctx, err))
 	}
 	return t.err()
 }

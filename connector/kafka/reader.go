@@ -261,8 +261,9 @@ func (r *reader[T]) receive() bool {
 		return false
 	case p.lost != nil:
 		r.goOn(*p.lost, p.id)
-	case len(p.raw) == 0:
+	case len(p.raw) == 0: // a hole: who wrote what was in it isn't known
 		r.pass(p.next)
+		r.pos.epoch = noEpoch
 	default:
 		r.in.begin(p, !r.s.conf.uncommitted)
 		r.open = p

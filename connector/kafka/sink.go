@@ -114,7 +114,7 @@ func (s sink[T]) Connect(ctx context.Context, sinks []string) (weir.Participant,
 	if s.conf.atLeastOnce {
 		return newConfirmer(o)
 	}
-	return newParticipant(o)
+	return newParticipant(o), nil
 }
 
 // Open attaches the sink to its participant: its topics are looked at, or made.
@@ -132,6 +132,9 @@ func (s sink[T]) Open(ctx context.Context, p weir.Participant, id string) (weir.
 	if other := a.core().c; other != s.c && !other.same(s.c) {
 		return nil, fmt.Errorf("%w: sink %q writes to the cluster %s and another one of the job to %s, and both are called %q: "+
 			"tell one of them apart by Name, because they can't share a transaction", weir.ErrRefused, id, s.c, other, s.c.participant())
+	}
+	if err := s.c.shared.writes(weir.JobName(ctx), s.conf.topics()); err != nil {
+		return nil, fmt.Errorf("kafka: sink %q: %w", id, err)
 	}
 	t := &target{sink: id, conf: s.conf, topics: map[string]*topic{}}
 	if err := a.attach(ctx, t); err != nil {

@@ -223,7 +223,7 @@ func TestFirstTransaction(t *testing.T) {
 // data nor the job.
 func TestTransactionTimesOut(t *testing.T) {
 	s := stage(t, 1)
-	timeout := 300 * time.Millisecond
+	timeout := 1500 * time.Millisecond
 	l := begin(t, s, s.sink(TransactionTimeout(timeout)), 1)
 	check(t, l.run(t.Context(), nil, message("k", "1")))
 	check(t, l.write(message("k", "timed out")))
@@ -238,7 +238,7 @@ func TestTransactionTimesOut(t *testing.T) {
 		t.Fatalf("got %v, want an error that a new incarnation is made after", err)
 	}
 	if !errors.Is(err, errAged) {
-		says(t, err, err, "no newer incarnation has claimed", "timeout (300ms)")
+		says(t, err, err, "no newer incarnation has claimed", "timeout (1.5s)")
 	}
 	l = begin(t, s, s.sink(TransactionTimeout(timeout)), 2)
 	check(t, l.run(t.Context(), nil, message("k", "2")))
@@ -261,7 +261,7 @@ func (s *scene) gone(txid string) {
 // out, and one without output doesn't.
 func TestPress(t *testing.T) {
 	s := stage(t, 1)
-	l := begin(t, s, s.sink(TransactionTimeout(500*time.Millisecond)), 1)
+	l := begin(t, s, s.sink(TransactionTimeout(2*time.Second)), 1)
 	asked := make(chan time.Time, 10)
 	l.p.(weir.Pressed).Press(func() { asked <- time.Now() })
 	for n := range 3 {
@@ -269,7 +269,7 @@ func TestPress(t *testing.T) {
 		check(t, l.write(message("k", fmt.Sprint(n))))
 		select {
 		case at := <-asked:
-			if at.Sub(began) < 250*time.Millisecond {
+			if at.Sub(began) < time.Second {
 				t.Errorf("asked for a barrier %v after the first record, want half of the timeout", at.Sub(began))
 			}
 		case <-t.Context().Done():

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,24 +120,23 @@ func newTurns(order ...string) *turns {
 
 // wait performs a call when those before it in the order are done.
 func (t *turns) wait(ctx context.Context, name string, do func() error) error {
-	for i, n := range t.order {
-		if n != name {
-			continue
-		}
-		select {
-		case <-t.done[i]:
-			return do() // once more
-		default:
-		}
-		if i > 0 {
-			select {
-			case <-t.done[i-1]:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		defer close(t.done[i])
+	i := slices.Index(t.order, name)
+	if i < 0 {
+		return do()
 	}
+	select {
+	case <-t.done[i]:
+		return do() // once more
+	default:
+	}
+	if i > 0 {
+		select {
+		case <-t.done[i-1]:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer close(t.done[i])
 	return do()
 }
 

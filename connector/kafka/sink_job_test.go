@@ -176,7 +176,7 @@ func TestLongInterval(t *testing.T) {
 		To("out", Sink(s.cluster(), s.topic, func(r *string, m *Message) error {
 			m.Key, m.Value = append(m.Key, *r...), append(m.Value, 'v')
 			return nil
-		}, TransactionTimeout(500*time.Millisecond)))
+		}, TransactionTimeout(2*time.Second)))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

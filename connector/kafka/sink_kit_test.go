@@ -160,11 +160,12 @@ func (c *tapped) Write(b []byte) (int, error) {
 func (c *tapped) pump() {
 	err := func() error {
 		for {
-			frame := make([]byte, 4)
-			if _, err := io.ReadFull(c.Conn, frame); err != nil {
+			var size [4]byte
+			if _, err := io.ReadFull(c.Conn, size[:]); err != nil {
 				return err
 			}
-			frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame))...)
+			frame := make([]byte, 4+binary.BigEndian.Uint32(size[:]))
+			copy(frame, size[:])
 			if _, err := io.ReadFull(c.Conn, frame[4:]); err != nil {
 				return err
 			}
@@ -288,6 +289,9 @@ func (c *crashing) Flush(context.Context) error { return c.because(c.p.Flush(c.m
 
 func (c *crashing) Close() error {
 	defer c.m.cancel(nil)
+	if err := c.m.err(); err != nil {
+		_ = c.p.(*participant).fail(err) // a dead machine aborts nothing
+	}
 	return c.p.Close()
 }
 

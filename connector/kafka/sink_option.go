@@ -164,6 +164,7 @@ type shared struct {
 	sending sending
 	groups  map[string]string // by topic: see commitTo
 	carried map[string]int    // by job: see carry
+	loops   map[string]*loop  // by job: see reads
 }
 
 // declare takes what a sink says about the producers that it will share. Of two

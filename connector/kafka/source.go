@@ -267,6 +267,9 @@ func (s *source[T]) Splits(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.c.shared.reads(weir.JobName(ctx), s.conf.topics); err != nil {
+		return nil, err
+	}
 	var splits, names []string
 	for _, t := range topics {
 		names = append(names, t.name)

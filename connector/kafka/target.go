@@ -69,6 +69,7 @@ func (o *outputs) open(ctx context.Context, t *target) error {
 		if err != nil {
 			return err
 		}
+		sayMade(ctx, o.c, made)
 		for name, d := range made {
 			found[name] = d
 		}

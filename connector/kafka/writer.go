@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -53,7 +54,7 @@ func (w *writer[T]) Write(recs []T, at []int64) (err error) {
 			return w.reject(i, err)
 		}
 	}
-	return w.txn.err()
+	return w.failed()
 }
 
 // sender is a writer without its encoder.
@@ -93,15 +94,20 @@ func (s *sender) turn() error {
 			return err
 		}
 	}
-	if err := s.txn.err(); err != nil {
+	if err := s.failed(); err != nil {
 		return err
-	}
-	if err := s.o.ctx.Err(); err != nil {
-		return s.o.failureOr(err)
 	}
 	s.now = s.o.clock.Now()
 	s.txn.touch(s.now)
 	return nil
+}
+
+// failed returns the first error of the run, or of the transaction.
+func (s *sender) failed() error {
+	if err := s.o.ctx.Err(); err != nil {
+		return s.o.failureOr(context.Cause(s.o.ctx))
+	}
+	return s.txn.err()
 }
 
 // count makes sure that the writer knows which transaction it is in. The first one

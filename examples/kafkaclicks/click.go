@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/weirstream/weir/codec"
 )
 
 // Click is the value of a message in the input topic, or a line of a file.
@@ -14,6 +16,24 @@ type Click struct {
 	Ad   string `json:"ad_id"`
 	User string `json:"user_id"`
 	At   When   `json:"ts"`
+}
+
+// whole is a codec that refuses a click without its id or its ad: counted, it would
+// be a click of nothing, and for deduplication all of them would be the same one.
+type whole struct{ codec.Codec[Click] }
+
+// Decode implements codec.Codec.
+func (w whole) Decode(b []byte, c *Click) error {
+	if err := w.Codec.Decode(b, c); err != nil {
+		return err
+	}
+	switch "" {
+	case c.ID:
+		return errors.New("the click has no click_id, or an empty one")
+	case c.Ad:
+		return errors.New("the click has no ad_id, or an empty one")
+	}
+	return nil
 }
 
 // When is a time that producers write in one of two ways: as a text in RFC 3339,

@@ -146,6 +146,8 @@ func TestRefusals(t *testing.T) {
 		{"no partitions", at.args("--partitions", "-1"), 2, []string{"-1"}},
 		{"no topic's name", at.args("--input", "a b"), 2, []string{`"a b"`}},
 		{"in a circle", at.args("--output", at.input), 2, []string{at.input, "another topic"}},
+		{"letters in a circle", at.args("--dead-letters", at.input), 2, []string{"--dead-letters", at.input, "another topic"}},
+		{"letters among counts", at.args("--dead-letters", at.output), 2, []string{"--dead-letters", at.output, "another topic"}},
 		{"another input", at.args("--input", kafkatest.Topic(t, at.brokers, 1)), 11, []string{at.input}},
 		{"another output", at.args("--output", at.output+"2"), 11, []string{at.output + "2", "set it back"}},
 		{"another guarantee", at.args("--guarantee", "at-least-once"), 11, []string{"counts", "set it back"}},

@@ -56,23 +56,26 @@ func job(p *cli.Params) *weir.Job {
 	c.cluster = kafka.Connect(p, kafka.Prefix(prefix))
 	create := kafka.CreateTopics(int(p.Int("partitions", 4, "partitions of topics that are missing, and so are made")),
 		int(p.Int("replication", 0, "copies of their partitions; 0: the brokers' default")))
-	clicks := source(p, c.cluster, create, c.output)
+	c.deadLetters = p.String("dead-letters", "", "topic for records that can't be taken, instead of stopping at the first")
+	if c.deadLetters != "" && c.deadLetters == c.output {
+		p.Bad("dead-letters", c.deadLetters, errors.New("another topic than that of the counts"))
+	}
+	clicks := source(p, c.cluster, create, c.output, c.deadLetters)
 
 	c.topics = []kafka.SinkOption{create, kafka.TransactionTimeout(p.Duration("transaction-timeout", kafka.DefaultTransactionTimeout,
 		"how long the brokers keep the transaction of a job that is silent; at least twice the checkpoint interval"))}
 	if p.Choice("guarantee", exactlyOnce, []string{exactlyOnce, atLeastOnce}, "what readers of the topics that the job writes see") == atLeastOnce {
 		c.topics = append(c.topics, kafka.AtLeastOnce())
 	}
-	c.deadLetters = p.String("dead-letters", "", "topic for records that can't be taken, instead of stopping at the first")
 	c.dedup = p.Duration("dedup", 0, "two clicks with one id, less than this apart, are one; 0: every record counts")
 	c.outOfOrder = p.Duration("out-of-order", 30*time.Second, "how much the clicks of a partition may be out of order")
 	c.lateness = p.Duration("lateness", 30*time.Minute, "how long a minute's count is corrected by late clicks")
 	return build(clicks, c)
 }
 
-// source declares where clicks come from: a topic, or files instead. output is the
-// topic that the job writes.
-func source(p *cli.Params, cluster *kafka.Cluster, create kafka.TopicOption, output string) weir.Source[Click] {
+// source declares where clicks come from: a topic, or files instead. output and
+// letters are the topics that the job writes.
+func source(p *cli.Params, cluster *kafka.Cluster, create kafka.TopicOption, output, letters string) weir.Source[Click] {
 	value := codec.JSON[Click]()
 	if p.Choice("codec", codecV2, []string{codecV2, codecFast}, "what decodes JSON; both accept the same") == codecFast {
 		value = fastjson.JSON[Click]()
@@ -100,12 +103,15 @@ func source(p *cli.Params, cluster *kafka.Cluster, create kafka.TopicOption, out
 		opts = append(opts, kafka.AcceptLoss())
 	}
 	if path != "" {
-		return file.Lines(path, value)
+		return file.Lines(path, codec.Codec[Click](whole{value}))
 	}
 	if input != "" && input == output {
 		p.Bad("output", output, errors.New("another topic than the one that is read"))
 	}
-	return kafka.Source(cluster, kafka.Named(input), value, opts...)
+	if input != "" && input == letters {
+		p.Bad("dead-letters", letters, errors.New("another topic than the one that is read"))
+	}
+	return kafka.Source(cluster, kafka.Named(input), codec.Codec[Click](whole{value}), opts...)
 }
 
 // start reads where the very first run begins.

@@ -31,6 +31,9 @@ func poisons() []poison {
 	return []poison{
 		{"undecodable", kgo.Record{Key: key, Value: []byte("{oops")}, "not valid JSON", "decode"},
 		{"another type", kgo.Record{Key: key, Value: []byte(`{"click_id":7}`)}, "click_id", "decode"},
+		{"no ad_id", kgo.Record{Key: key, Value: []byte(`{"click_id":"x","user_id":"u","ts":"2026-03-01T12:00:00Z"}`)}, "no ad_id", "decode"},
+		{"an empty ad_id", kgo.Record{Key: key, Value: []byte(strings.Replace(good, "ad-1", "", 1))}, "no ad_id", "decode"},
+		{"no click_id", kgo.Record{Key: key, Value: []byte(`{"ad_id":"ad-1","user_id":"u","ts":"2026-03-01T12:00:00Z"}`)}, "no click_id", "decode"},
 		{"a bare null", kgo.Record{Key: key, Value: []byte(`null`)}, "null", "decode"},
 		{"invalid UTF-8", kgo.Record{Key: key, Value: []byte("{\"ad_id\":\"\xff\"}")}, "UTF-8", "decode"},
 		{"an empty value", kgo.Record{Key: key, Value: []byte{}}, "breaks off at byte 0", "decode"},

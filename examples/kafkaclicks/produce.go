@@ -4,6 +4,7 @@ import (
 	"encoding/json/v2"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,16 +16,24 @@ import (
 	"github.com/weirstream/weir/connector/kafka"
 )
 
+// testClicks are in a module of their own, which this one can't embed.
+const testClicks = "testdata/clicks-10k.jsonl"
+
 // produceCommand fills the input topic for a first try. It is a job of its own, from
 // a file to Kafka, without checkpoints: run twice, it writes every click twice.
 func produceCommand() *cobra.Command {
 	c := &cobra.Command{Use: "produce", Short: "write the clicks of a file to the input topic, for a first try", Args: cobra.NoArgs}
 	f := verbFlags{c.Flags()}
 	kafka.Connect(f) // for the flags' sake
-	path := f.set.String("file", "testdata/clicks-10k.jsonl", "clicks as JSON lines")
+	path := f.set.String("file", testClicks, "clicks as JSON lines; those of the test data are found from the project's root")
 	topic := f.set.String("input", "clicks", "the topic that run takes for --input")
 	partitions := f.set.Int("partitions", 4, "partitions of the topic, if it is missing and so is made")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if !f.set.Changed("file") {
+			if _, err := os.Stat(testClicks); err != nil {
+				return fmt.Errorf("%w: run it in the root of the project, or name a file of clicks with --file", err)
+			}
+		}
 		sink := kafka.Sink(kafka.Connect(f), *topic, encodeLine, kafka.AtLeastOnce(), kafka.CreateTopics(*partitions, 0))
 		job := weir.NewJob("kafka-clicks-produce")
 		job.From("lines", file.Lines(*path, codec.Bytes())).To("topic", sink)
