@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirstream/weir/connector/kafka"
 )
 
-// What both sides ask of the client.
+// What both sides ask of the client, besides the linger.
 const (
 	fetchPartition = 1 << 20 // bytes of a partition in one answer
 	buffered       = 25_000  // records that wait to be produced
@@ -56,7 +58,7 @@ func runLoop(ctx context.Context, s Spec, m *meter) (err error) {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxPartitionBytes(fetchPartition), kgo.WithPools(&pool{}),
 		kgo.DefaultProduceTopic(s.Output), kgo.ProducerBatchCompression(kgo.Lz4Compression()),
-		kgo.MaxBufferedRecords(buffered), kgo.TransactionTimeout(transaction))
+		kgo.MaxBufferedRecords(buffered), kgo.ProducerLinger(kafka.DefaultLinger), kgo.TransactionTimeout(transaction))
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (p *participant) initProducers(ctx context.Context, job string) ([]*lane, e
 		if err != nil {
 			for _, l := range lanes {
 				l.cl.Close()
-				_ = <-answers // it was closed
+				<-answers //nolint:errcheck // its client was closed
 			}
 			return nil, err
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,14 +92,15 @@ func TestOneCode(t *testing.T) {
 			if c.topic != nil {
 				c.fault.Topic = c.topic(s)
 			}
-			var h *kfake.FaultHandle
+			var h atomic.Pointer[kfake.FaultHandle]
+			var once sync.Once
 			err := s.live(t.Context(), storyEpochs, func(_ string, _ []byte, do func() error) error {
-				if h == nil && s.claimed() {
-					h = fake.Fault(c.fault)
+				if s.claimed() {
+					once.Do(func() { h.Store(fake.Fault(c.fault)) })
 				}
 				return do()
 			})
-			defer h.Remove()
+			defer h.Load().Remove()
 			if errors.Is(err, weir.ErrFenced) || errors.Is(err, weir.ErrRefused) {
 				t.Errorf("got %v, want an error that a new incarnation is made after", err)
 			}
@@ -112,7 +115,7 @@ func TestOneCode(t *testing.T) {
 			if temporaryError(err) {
 				t.Errorf("%v says that it may be repeated", err)
 			}
-			h.Remove()
+			h.Load().Remove()
 			equal(t, "topic", s.read(s.topic))
 			check(t, s.live(t.Context(), storyEpochs, nil))
 			s.check(storyEpochs)

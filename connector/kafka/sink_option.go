@@ -16,8 +16,11 @@ import (
 // [TransactionTimeout] says otherwise: 1 minute.
 const DefaultTransactionTimeout = time.Minute
 
-// DefaultLinger is how long a message waits for others to be sent with: 10 ms.
-const DefaultLinger = 10 * time.Millisecond
+// DefaultLinger is how long a message waits for others to be sent with: 2 ms. A
+// copy at full speed is quicker with it, and takes less CPU time, than with 10 ms:
+// what is sent meanwhile needn't wait for room. One of a few records a second takes
+// little more.
+const DefaultLinger = 2 * time.Millisecond
 
 // SinkOption configures a sink.
 type SinkOption interface{ sink(*sinkConfig) }
