@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/weirstream/weir"
+	"github.com/weirstream/weir/internal/sys"
 )
 
 // examineOpen looks at what is open in the partitions that the job writes, or has
@@ -26,7 +27,7 @@ func (e *exam) examineOpen(ctx context.Context, topics []string) {
 	if len(in) == 0 {
 		return // nothing was written yet
 	}
-	open, err := openIn(ctx, e.adm, in, e.ids()...)
+	open, err := e.openTwice(ctx, in)
 	if err != nil {
 		e.unseen(subject, "look for open transactions", err)
 		return
@@ -51,6 +52,22 @@ func (e *exam) examineOpen(ctx context.Context, topics []string) {
 			e.judgeRunning(t)
 		}
 	}
+}
+
+// openTwice lists the transactions that are open in partitions, and looks again where
+// one seems to hang: while a producer is being fenced, its coordinator's answers are
+// for a moment the same.
+func (e *exam) openTwice(ctx context.Context, in kadm.TopicsSet) ([]*openTxn, error) {
+	first, err := openIn(ctx, e.adm, in, e.ids()...)
+	if err != nil || !slices.ContainsFunc(first, func(t *openTxn) bool { return t.standing == hanging }) {
+		return first, err
+	}
+	select {
+	case <-sys.From(ctx).Clock.After(hangingAgain):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return openIn(ctx, e.adm, in, e.ids()...)
 }
 
 func partitionCount(s kadm.TopicsSet) (n int) {
