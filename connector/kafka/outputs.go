@@ -27,8 +27,9 @@ const (
 	maxBufferedBytes   = 64 << 20
 )
 
-// newTopics is how soon a producer asks about a topic that it hasn't written to
-// before, once it has asked about another one. The first epoch waits for that.
+// newTopics is how soon a client asks again about topics: a producer about one that
+// it hasn't written to before, and all others about one that was made just now. The
+// first start and the first epoch wait for that.
 const newTopics = 10 * time.Millisecond
 
 // unknownTries is how often a leader may not know of a topic that other brokers know
@@ -75,7 +76,7 @@ func newOutputs(ctx context.Context, c *Cluster, sinks []string, transactional b
 	}
 	o.ctx, o.cancel = context.WithCancelCause(ctx)
 	var err error
-	if o.cl, err = c.client(); err != nil {
+	if o.cl, err = c.client(kgo.MetadataMinAge(newTopics)); err != nil {
 		return nil, fmt.Errorf("%w: %w", weir.ErrRefused, err)
 	}
 	o.adm = kadm.NewClient(o.cl)

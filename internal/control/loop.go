@@ -40,6 +40,11 @@ func (j *job) loop(stop context.Context) error {
 	j.takeUp()
 	stopped, tick := stop.Done(), j.tick()
 	for !j.over {
+		if stopped != nil && stop.Err() != nil { // first: there may be news without end
+			stopped = nil
+			j.polite(stop)
+			continue
+		}
 		select {
 		case <-j.inbox.ready:
 			for _, e := range j.inbox.take() {
@@ -55,16 +60,19 @@ func (j *job) loop(stop context.Context) error {
 		case r := <-j.h.asked:
 			j.request(r)
 		case <-stopped:
-			stopped = nil
-			if err := killed(stop); err != nil {
-				j.fail(err)
-				continue
-			}
-			j.stopping = true
-			j.step(epoch.Stop{})
 		}
 	}
 	return j.err
+}
+
+// polite asks for the last checkpoint of the run, unless it was killed.
+func (j *job) polite(stop context.Context) {
+	if err := killed(stop); err != nil {
+		j.fail(err)
+		return
+	}
+	j.stopping = true
+	j.step(epoch.Stop{})
 }
 
 // tick is readable once the interval has passed; nil if there is none.
