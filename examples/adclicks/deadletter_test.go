@@ -90,7 +90,7 @@ func TestDeadLetters(t *testing.T) {
 			t.Run(sink+"/"+parallelism, func(t *testing.T) {
 				at := newPlace(t)
 				bad := spoiled(t, at.input, rand.New(rand.NewPCG(seed, 1)))
-				launch(t, at.args(sink, "--dead-letters", "--parallelism", parallelism, "--checkpoint-interval", "50ms")...).ends(0, "finished")
+				launch(t, at.args(sink, "--dead-letters", "--parallelism", parallelism, "--checkpoint-interval", "50ms")...).Ends(0, "finished")
 				wantRows(t, at.db, want)
 				wantDead(t, at.db, bad)
 			})
@@ -98,7 +98,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 	at := newPlace(t)
 	spoiled(t, at.input, rand.New(rand.NewPCG(seed, 1)))
-	launch(t, at.args(transactional)...).ends(10, "error: ")
+	launch(t, at.args(transactional)...).Ends(10, "error: ")
 }
 
 // TestDeadLettersAfterKills: the process is killed again and again, and started
@@ -116,11 +116,11 @@ func TestDeadLettersAfterKills(t *testing.T) {
 			args := at.args(sink, "--dead-letters", "--checkpoint-records", "400")
 			for slot := 3; slot < 24; slot += 3 + rnd.IntN(4) {
 				p := launch(t, append(slices.Clone(args), "--parallelism", strconv.Itoa(1+rnd.IntN(7)))...)
-				p.entries(at.state, slot)
-				p.signal(os.Kill)
-				p.end() // by the signal, or it was done before
+				p.Entries(at.state, slot)
+				p.Signal(os.Kill)
+				p.End() // by the signal, or it was done before
 			}
-			launch(t, append(slices.Clone(args), "--parallelism", "3")...).ends(0)
+			launch(t, append(slices.Clone(args), "--parallelism", "3")...).Ends(0)
 			wantRows(t, at.db, want)
 			wantDead(t, at.db, bad)
 		})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirstream/weir"
+	"github.com/weirstream/weir/internal/process"
 )
 
 const clicks10k = "../../testdata/clicks-10k.jsonl"
@@ -36,7 +37,7 @@ func TestExpectedTables(t *testing.T) {
 						at := newPlace(t)
 						at.input = clicks10k
 						args := append(at.args(sink, c.flags...), "--parallelism", parallelism, "--batch-size", batch, "--checkpoint-interval", "50ms")
-						launch(t, args...).ends(0, "finished: 10,000 records")
+						launch(t, args...).Ends(0, "finished: 10,000 records")
 						wantRows(t, at.db, want)
 					})
 				}
@@ -102,7 +103,7 @@ func TestRefusals(t *testing.T) {
 		}
 		return in(name)
 	}
-	launch(t, "run", "--input", clicks10k, "--db", in("done.db"), "--state", in("done")).ends(0, "finished")
+	launch(t, "run", "--input", clicks10k, "--db", in("done.db"), "--state", in("done")).Ends(0, "finished")
 	done := mustRows(t, in("done.db"))
 	otherJob(t, in("other"))
 	for i, c := range []struct {
@@ -139,13 +140,13 @@ func TestRefusals(t *testing.T) {
 			if c.state != "none" {
 				args = append(args, "--state", cmp.Or(c.state, own))
 			}
-			launch(t, append(args, c.more...)...).ends(c.code, append(c.says, "error: ")...)
+			launch(t, append(args, c.more...)...).Ends(c.code, append(c.says, "error: ")...)
 		})
 	}
 	if n := mustRows(t, in("done.db")).differ(done); n > 0 {
 		t.Errorf("the refused runs changed %d rows", n)
 	}
-	launch(t, "run", "--input", clicks10k, "--db", in("done.db"), "--state", in("done")).ends(0, "nothing to do")
+	launch(t, "run", "--input", clicks10k, "--db", in("done.db"), "--state", in("done")).Ends(0, "nothing to do")
 }
 
 // otherJob leaves the state of a job with another name.
@@ -160,7 +161,7 @@ func otherJob(t *testing.T, state string) {
 }
 
 func TestDemo(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Deadline)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, binary, "demo", "--input", clicks10k).CombinedOutput()
 	if err != nil {

@@ -19,51 +19,51 @@ func TestFollow(t *testing.T) {
 		at := newPlace(t)
 		dir := filepath.Dir(at.input)
 		at.input = filepath.Join(dir, "clicks-*.jsonl")
-		follow := func() *process {
+		follow := func() *running {
 			return launch(t, at.args(sink, "--follow", "--checkpoint-interval", "50ms", "--lateness", "1h")...)
 		}
 		first, second := filepath.Join(dir, "clicks-1.jsonl"), filepath.Join(dir, "clicks-2.jsonl")
 		p := follow()
-		p.until("waiting: source clicks: it has no splits yet")
+		p.Until("waiting: source clicks: it has no splits yet")
 		appendClicks(t, first, 0, part, "")
 		p.shows(at.db, longRows(part))
 		appendClicks(t, first, part, 2*part, "")
 		p.shows(at.db, longRows(2*part))
-		p.signal(syscall.SIGTERM)
-		p.ends(0, "stopped: 4,000 records")
+		p.Signal(syscall.SIGTERM)
+		p.Ends(0, "stopped: 4,000 records")
 
 		// While nobody reads, it ends in the middle of a line.
 		appendClicks(t, first, 2*part, 3*part, `{"click_id":"c6000",`)
 		p = follow()
-		p.until("restored checkpoint")
+		p.Until("restored checkpoint")
 		p.shows(at.db, longRows(3*part))
-		p.signal(syscall.SIGKILL)
-		if code := p.end(); code != -1 {
+		p.Signal(syscall.SIGKILL)
+		if code := p.End(); code != -1 {
 			t.Fatalf("exit code %d after SIGKILL", code)
 		}
 
 		// The rest of the line, and a new file.
 		appendText(t, first, clickLine(3 * part)[len(`{"click_id":"c6000",`):])
 		p = follow()
-		p.until("restored checkpoint") // until then the database is recovered, too
+		p.Until("restored checkpoint") // until then the database is recovered, too
 		appendClicks(t, second, 3*part+1, 4*part, "")
 		p.shows(at.db, longRows(4*part))
-		p.signal(syscall.SIGTERM)
-		p.ends(0, "stopped: 8,000 records")
+		p.Signal(syscall.SIGTERM)
+		p.Ends(0, "stopped: 8,000 records")
 		wantRows(t, at.db, longRows(4*part))
 
 		// Rotated by renaming, which it refuses to take for a new file.
 		if err := os.Rename(first, filepath.Join(dir, "clicks-1.old.jsonl")); err != nil {
 			t.Fatal(err)
 		}
-		follow().ends(11, "clicks-1.jsonl, at position", "is missing now", "bring it back")
+		follow().Ends(11, "clicks-1.jsonl, at position", "is missing now", "bring it back")
 	})
 }
 
 // shows waits until the tables are what they should be.
-func (p *process) shows(db string, want rows) {
+func (p *running) shows(db string, want rows) {
 	p.t.Helper()
-	p.poll("the rows", func() bool {
+	p.Poll("the rows", func() bool {
 		got, err := readRows(db)
 		return err == nil && got.differ(want) == 0
 	})

@@ -152,13 +152,13 @@ func TestEveryPlace(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			at := newPlace(t)
 			at.input = clicks10k
-			launch(t, c.args(at, "run", "--checkpoint-records", "2500")...).ends(0, "finished: 10,000 records")
+			launch(t, c.args(at, "run", "--checkpoint-records", "2500")...).Ends(0, "finished: 10,000 records")
 			c.want(t, at, want)
-			launch(t, c.args(at, "run")...).ends(0, "nothing to do")
+			launch(t, c.args(at, "run")...).Ends(0, "nothing to do")
 			c.want(t, at, want)
-			launch(t, c.args(at, "explain")...).ends(0, c.decidedBy)
-			launch(t, c.args(at, "plan")...).ends(0, "nothing is different")
-			launch(t, "checkpoints", "ls", "--state", at.state).ends(0, "committed, finished")
+			launch(t, c.args(at, "explain")...).Ends(0, c.decidedBy)
+			launch(t, c.args(at, "plan")...).Ends(0, "nothing is different")
+			launch(t, "checkpoints", "ls", "--state", at.state).Ends(0, "committed, finished")
 		})
 	}
 }
@@ -172,20 +172,20 @@ func TestEveryPlaceStopped(t *testing.T) {
 			at := newPlace(t)
 			at.long(t)
 			p := launch(t, c.args(at, "run", append(often, "--progress", "0")...)...)
-			p.entries(at.state, 6)
-			p.signal(syscall.SIGTERM)
-			p.ends(0, "stopped: ")
+			p.Entries(at.state, 6)
+			p.Signal(syscall.SIGTERM)
+			p.Ends(0, "stopped: ")
 			read := 0
-			_, rest, _ := strings.Cut(p.said(), "stopped: ")
+			_, rest, _ := strings.Cut(p.Said(), "stopped: ")
 			if _, err := fmt.Sscan(strings.ReplaceAll(rest, ",", ""), &read); err != nil || read <= 0 || read >= length {
-				t.Fatalf("%d records were read, %v, in:\n%s", read, err, p.said())
+				t.Fatalf("%d records were read, %v, in:\n%s", read, err, p.Said())
 			}
 			c.want(t, at, longRows(read))
 			p = launch(t, c.args(at, "run", append(often, "--progress", "0", "--parallelism", "3")...)...)
-			p.entries(at.state, 14)
-			p.signal(syscall.SIGKILL)
-			p.end()
-			launch(t, c.args(at, "run")...).ends(0, "restored checkpoint", "finished")
+			p.Entries(at.state, 14)
+			p.Signal(syscall.SIGKILL)
+			p.End()
+			launch(t, c.args(at, "run")...).Ends(0, "restored checkpoint", "finished")
 			c.want(t, at, longRows(length))
 		})
 	}
@@ -196,7 +196,7 @@ func TestDeadLettersInFiles(t *testing.T) {
 	at := newPlace(t)
 	c := counts{sink: transactional, files: true}
 	appendText(t, at.input, clickLine(0)+"{oops\n"+clickLine(1))
-	launch(t, c.args(at, "run", "--dead-letters")...).ends(0, "finished")
+	launch(t, c.args(at, "run", "--dead-letters")...).Ends(0, "finished")
 	names, err := filepath.Glob(filepath.Join(c.dir(at), "dead-letters-*.jsonl"))
 	if err != nil || len(names) != 1 {
 		t.Fatalf("the letters are in %q, %v", names, err)

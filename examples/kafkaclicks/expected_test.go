@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weirstream/weir/connector/kafka/kafkatest"
+	"github.com/weirstream/weir/internal/process"
 )
 
 // TestExpectedCounts holds the real binary to tables that another engine has
@@ -34,10 +35,10 @@ func TestExpectedCounts(t *testing.T) {
 		t.Run(fmt.Sprint(c.partitions, c.flags), func(t *testing.T) {
 			at := newPlace(t, c.partitions)
 			at.produce(at.file()...)
-			launch(t, at.args(append(c.flags, "--bounded")...)...).ends(0, "finished: 10,000 records")
+			launch(t, at.args(append(c.flags, "--bounded")...)...).Ends(0, "finished: 10,000 records")
 			at.compare(c.want, true) // at once: when the job has ended well, readers see all of it
 			at.wantLag(0)
-			launch(t, at.args(append(c.flags, "--bounded")...)...).ends(0, "nothing to do")
+			launch(t, at.args(append(c.flags, "--bounded")...)...).Ends(0, "nothing to do")
 			at.want(c.want)
 		})
 	}
@@ -48,7 +49,7 @@ func TestExpectedCounts(t *testing.T) {
 func TestLateClicks(t *testing.T) {
 	at := newPlace(t, 1)
 	at.produce(at.file()...)
-	launch(t, at.args("--bounded", "--lateness", "0", "--dedup", "1h")...).ends(0, "finished: 10,000 records")
+	launch(t, at.args("--bounded", "--lateness", "0", "--dedup", "1h")...).Ends(0, "finished: 10,000 records")
 	at.want(expected(t, "clicks_ad_minute_dedup_wm30s"))
 }
 
@@ -59,7 +60,7 @@ func TestFirstTry(t *testing.T) {
 	at.input, at.output = kafkatest.Name(t), kafkatest.Name(t)
 	t.Cleanup(func() { at.drop(at.input, at.output) })
 	produce := []string{"produce", "--brokers", at.list(), "--input", at.input, "--file", clicks10k, "--partitions", "3"}
-	launch(t, produce...).ends(0, "10000 clicks written to topic "+at.input)
+	launch(t, produce...).Ends(0, "10000 clicks written to topic "+at.input)
 	in := map[string]int32{}
 	for _, r := range kafkatest.ReadCommitted(t, at.brokers, at.input) {
 		if p, ok := in[string(r.Key)]; ok && p != r.Partition {
@@ -70,7 +71,7 @@ func TestFirstTry(t *testing.T) {
 	if len(in) != 9_900 {
 		t.Errorf("%d different keys, want 9,900", len(in))
 	}
-	launch(t, at.args("--dedup", "1h", "--stop-at-end", "--partitions", "5")...).ends(0, "ended: 10,000 records")
+	launch(t, at.args("--dedup", "1h", "--stop-at-end", "--partitions", "5")...).Ends(0, "ended: 10,000 records")
 	at.want(expected(t, "clicks_ad_minute_dedup"))
 	for topic, want := range map[string]int{at.input: 3, at.output: 5} {
 		if n := at.partitionsOf(topic); n != want {
@@ -85,18 +86,18 @@ func TestInputThatIsMissing(t *testing.T) {
 	at := newPlace(t, 1)
 	at.input = kafkatest.Name(t)
 	t.Cleanup(func() { at.drop(at.input) })
-	launch(t, "plan", "--brokers", at.list(), "--input", at.input, "--output", at.output).ends(0)
+	launch(t, "plan", "--brokers", at.list(), "--input", at.input, "--output", at.output).Ends(0)
 	if n := at.partitionsOf(at.input); n != 0 {
 		t.Fatalf("a verb that only looks has made the input, with %d partitions", n)
 	}
 	at.partitions = 2
 	job := launch(t, at.args("--partitions", "2", "--checkpoint-interval", "50ms")...)
-	job.until("started for the first time")
+	job.Until("started for the first time")
 	at.produce(at.made(0, 100)...)
 	at.shows(job, madeCounts(100))
-	job.stop()
+	job.Stop()
 	at.drop(at.input)
-	launch(t, at.args("--partitions", "2")...).ends(11, at.input)
+	launch(t, at.args("--partitions", "2")...).Ends(11, at.input)
 	if n := at.partitionsOf(at.input); n != 0 {
 		t.Errorf("the input that was lost was made anew, with %d partitions", n)
 	}
@@ -104,7 +105,7 @@ func TestInputThatIsMissing(t *testing.T) {
 
 func (p *place) drop(topics ...string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Deadline)
 	defer cancel()
 	if deleted, err := p.adm.DeleteTopics(ctx, topics...); err != nil || deleted.Error() != nil {
 		p.t.Logf("delete topics %v: %v, %v", topics, err, deleted.Error())
@@ -114,7 +115,7 @@ func (p *place) drop(topics ...string) {
 // partitionsOf is 0 for a topic that doesn't exist.
 func (p *place) partitionsOf(topic string) int {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Deadline)
 	defer cancel()
 	topics, err := p.adm.ListTopics(ctx, topic)
 	if err != nil {
@@ -128,7 +129,7 @@ func (p *place) partitionsOf(topic string) int {
 func TestRefusals(t *testing.T) {
 	at := newPlace(t, 1)
 	at.produce(at.made(0, 10)...)
-	launch(t, at.args("--stop-at-end")...).ends(0)
+	launch(t, at.args("--stop-at-end")...).Ends(0)
 	other := filepath.Join(t.TempDir(), "other")
 	for _, c := range []struct {
 		name string
@@ -155,12 +156,12 @@ func TestRefusals(t *testing.T) {
 		{"a transaction that no broker allows", at.args("--transaction-timeout", "24h"), 11, []string{"transaction.max.timeout.ms"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			launch(t, c.args...).ends(c.code, append(c.says, "error: ")...)
+			launch(t, c.args...).Ends(c.code, append(c.says, "error: ")...)
 		})
 	}
 	at.want(madeCounts(10))
 	at.produce(at.made(10, 20)...)
-	launch(t, at.args("--stop-at-end")...).ends(0, "restored checkpoint")
+	launch(t, at.args("--stop-at-end")...).Ends(0, "restored checkpoint")
 	at.want(madeCounts(20))
 }
 

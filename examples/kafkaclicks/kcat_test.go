@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirstream/weir/internal/process"
 )
 
 // TestKcat has a client that shares nothing with the job's write the input and read
@@ -27,7 +29,7 @@ func TestKcat(t *testing.T) {
 		in.WriteString(string(r.Key) + "\t" + string(r.Value) + "\n")
 	}
 	kcat := func(stdin *bytes.Buffer, args ...string) string {
-		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		ctx, cancel := context.WithTimeout(t.Context(), process.Deadline)
 		defer cancel()
 		c := exec.CommandContext(ctx, path, append([]string{"-b", at.list(), "-q"}, args...)...)
 		var out, errs bytes.Buffer
@@ -41,7 +43,7 @@ func TestKcat(t *testing.T) {
 		return out.String()
 	}
 	kcat(&in, "-P", "-t", at.input, "-K", "\t")
-	launch(t, at.args("--bounded", "--dedup", "1h", "--checkpoint-interval", "50ms")...).ends(0, "finished: 10,000 records")
+	launch(t, at.args("--bounded", "--dedup", "1h", "--checkpoint-interval", "50ms")...).Ends(0, "finished: 10,000 records")
 	got := counts{}
 	out := kcat(nil, "-C", "-t", at.output, "-o", "beginning", "-e", "-X", "isolation.level=read_committed", "-f", "%k\t%s\n")
 	for line := range strings.Lines(out) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 
 	_ "modernc.org/sqlite" // as the job's own
@@ -35,13 +36,13 @@ func TestKafkaAndTablesAndFiles(t *testing.T) {
 	}
 	for slot := 2; slot < 20; slot += 3 + rnd.IntN(4) {
 		p := launch(t, args()...)
-		p.entries(at.state, slot)
-		_ = p.cmd.Process.Kill() // it may have ended just now
-		p.end()
+		p.Entries(at.state, slot)
+		p.Try(syscall.SIGKILL)
+		p.End()
 		at.committed(true)
 		wantGrowing(t, files)
 	}
-	launch(t, args()...).ends(0)
+	launch(t, args()...).Ends(0)
 	at.want(want)
 	at.wantLag(0)
 	same(t, "table", tableCounts(t, db), want)
@@ -57,11 +58,11 @@ func TestKafkaToSQLite(t *testing.T) {
 		"--progress", "0", "--stop-at-end", "--dedup", "1h", "--checkpoint-records", "200"}
 	for slot := 3; slot < 12; slot += 4 {
 		p := launch(t, args...)
-		p.entries(at.state, slot)
-		_ = p.cmd.Process.Kill() // it may have ended just now
-		p.end()
+		p.Entries(at.state, slot)
+		p.Try(syscall.SIGKILL)
+		p.End()
 	}
-	launch(t, args...).ends(0)
+	launch(t, args...).Ends(0)
 	same(t, "table", tableCounts(t, db), expected(t, "clicks_ad_minute_dedup"))
 }
 
@@ -72,14 +73,14 @@ func TestFilesToKafka(t *testing.T) {
 		"--progress", "0", "--dedup", "1h", "--checkpoint-records", "500"}
 	for slot := 3; slot < 16; slot += 4 {
 		p := launch(t, args...)
-		p.entries(at.state, slot)
-		_ = p.cmd.Process.Kill() // it may have ended just now
-		p.end()
+		p.Entries(at.state, slot)
+		p.Try(syscall.SIGKILL)
+		p.End()
 		at.committed(true)
 	}
-	launch(t, args...).ends(0)
+	launch(t, args...).Ends(0)
 	at.want(expected(t, "clicks_ad_minute_dedup"))
-	launch(t, args...).ends(0, "nothing to do")
+	launch(t, args...).Ends(0, "nothing to do")
 }
 
 func same(t *testing.T, what string, got, want counts) {

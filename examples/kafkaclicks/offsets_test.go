@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/weirstream/weir/internal/process"
 )
 
 // TestTheCheckpointWins: the group's offsets are for lag tools. Whatever somebody
@@ -25,11 +27,11 @@ func TestTheCheckpointWins(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			at := newPlace(t, 3)
 			at.produce(at.made(0, 1_000)...)
-			launch(t, at.args("--stop-at-end")...).ends(0, "ended: ")
+			launch(t, at.args("--stop-at-end")...).Ends(0, "ended: ")
 			at.wantLag(0)
 			at.produce(at.made(1_000, 2_000)...)
 			c.alter(at)
-			launch(t, at.args("--stop-at-end")...).ends(0, "restored checkpoint")
+			launch(t, at.args("--stop-at-end")...).Ends(0, "restored checkpoint")
 			at.want(madeCounts(2_000))
 			at.wantLag(0)
 		})
@@ -38,7 +40,7 @@ func TestTheCheckpointWins(t *testing.T) {
 
 func (p *place) deleteGroup() {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Deadline)
 	defer cancel()
 	if _, err := p.adm.DeleteGroup(ctx, p.group()); err != nil {
 		p.t.Fatal(err)
@@ -47,7 +49,7 @@ func (p *place) deleteGroup() {
 
 func (p *place) setGroup(to func(end int64) int64) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Deadline)
 	defer cancel()
 	ends, err := p.adm.ListEndOffsets(ctx, p.input)
 	if err == nil {
@@ -69,15 +71,15 @@ func TestPartitionsAdded(t *testing.T) {
 	at := newPlace(t, 2)
 	at.produce(at.made(0, 500)...)
 	job := launch(t, at.args("--start", "latest", "--checkpoint-interval", "20ms", "--discover", "50ms")...)
-	job.until("started for the first time")
+	job.Until("started for the first time")
 	at.produce(at.made(500, 1_000)...)
 	at.shows(job, madeBetween(500, 1_000))
 	at.grow(5)
 	at.produce(at.made(1_000, 2_000)...) // most likely before the job knows of them
 	at.shows(job, madeBetween(500, 2_000))
-	job.kill()
+	job.Kill()
 	at.produce(at.made(2_000, 2_500)...)
-	launch(t, at.args("--stop-at-end")...).ends(0, "restored checkpoint")
+	launch(t, at.args("--stop-at-end")...).Ends(0, "restored checkpoint")
 	at.want(madeBetween(500, 2_500))
 	at.wantLag(0)
 }
@@ -85,7 +87,7 @@ func TestPartitionsAdded(t *testing.T) {
 // grow adds partitions to the input topic.
 func (p *place) grow(to int) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Deadline)
 	defer cancel()
 	grown, err := p.adm.UpdatePartitions(ctx, to, p.input)
 	if err == nil {
@@ -102,27 +104,27 @@ func (p *place) grow(to int) {
 func TestRetentionPassedTheCheckpoint(t *testing.T) {
 	at := newPlace(t, 1)
 	at.produce(at.made(0, 100)...)
-	launch(t, at.args("--stop-at-end")...).ends(0, "ended: 100 records")
+	launch(t, at.args("--stop-at-end")...).Ends(0, "ended: 100 records")
 	at.produce(at.made(100, 300)...)
 	at.deleteBefore(250)
 	gap := []string{at.input, "partition 0", "100", "250", "--accept-loss"}
-	launch(t, at.args("--stop-at-end")...).ends(11, gap...)
+	launch(t, at.args("--stop-at-end")...).Ends(11, gap...)
 	at.want(madeCounts(100))
 	p := launch(t, at.args("--stop-at-end", "--accept-loss")...)
-	p.ends(0, "250")
+	p.Ends(0, "250")
 	want := madeBetween(250, 300)
 	for key, n := range madeCounts(100) {
 		want[key] += n
 	}
 	at.want(want)
 	at.wantLag(0)
-	launch(t, at.args("--stop-at-end")...).ends(0)
+	launch(t, at.args("--stop-at-end")...).Ends(0)
 	at.want(want)
 }
 
 func (p *place) deleteBefore(offset int64) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Deadline)
 	defer cancel()
 	var before kadm.Offsets
 	before.AddOffset(p.input, 0, offset, -1)
@@ -161,9 +163,9 @@ func TestStart(t *testing.T) {
 		t.Run(c.start, func(t *testing.T) {
 			own := newPlace(t, 2)
 			own.input = at.input
-			launch(t, own.args("--start", c.start, "--stop-at-end")...).ends(0, "ended: ")
+			launch(t, own.args("--start", c.start, "--stop-at-end")...).Ends(0, "ended: ")
 			own.want(madeBetween(c.from, 1_000))
-			launch(t, own.args("--start", "earliest", "--stop-at-end")...).ends(0, "restored checkpoint")
+			launch(t, own.args("--start", "earliest", "--stop-at-end")...).Ends(0, "restored checkpoint")
 			own.want(madeBetween(c.from, 1_000))
 		})
 	}
@@ -176,7 +178,7 @@ func TestStartCommitted(t *testing.T) {
 	at.produce(at.made(0, 600)...)
 	at.setGroup(func(end int64) int64 { return end })
 	at.produce(at.made(600, 1_000)...)
-	launch(t, at.args("--start", "committed", "--stop-at-end")...).ends(0)
+	launch(t, at.args("--start", "committed", "--stop-at-end")...).Ends(0)
 	at.want(madeBetween(600, 1_000))
 	at.wantLag(0)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirstream/weir/connector/kafka/kafkatest"
+	"github.com/weirstream/weir/internal/process"
 )
 
 // place is where a job reads, writes and remembers.
@@ -42,7 +43,7 @@ func newPlace(t *testing.T, partitions int) *place {
 
 // forget deletes what the job has made for itself on the cluster.
 func (p *place) forget() {
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Deadline)
 	defer cancel()
 	topics, err := p.adm.DeleteTopics(ctx, p.control())
 	if err == nil {
@@ -214,7 +215,7 @@ func (p *place) messages() int {
 // the input's end. A partition without an offset counts as not read at all.
 func (p *place) lag() (lag int64) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Deadline)
 	defer cancel()
 	ends, err := p.adm.ListEndOffsets(ctx, p.input)
 	if err == nil {
@@ -260,9 +261,9 @@ func (p *place) compare(want counts, once bool) {
 }
 
 // shows waits until readers see what they should.
-func (p *place) shows(job *process, want counts) {
+func (p *place) shows(job *running, want counts) {
 	p.t.Helper()
-	job.poll("the counts", func() bool {
+	job.Poll("the counts", func() bool {
 		n, _ := p.committed(true).differ(want)
 		return n == 0
 	})

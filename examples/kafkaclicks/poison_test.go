@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,11 +60,11 @@ func TestPoisonStopsTheJob(t *testing.T) {
 			at.produce(at.made(100, 200)...)
 			where := fmt.Sprintf("topic %s, partition 0, offset 100", at.input)
 			args := at.args("--stop-at-end", "--checkpoint-records", "10")
-			launch(t, args...).ends(10, where, bad.says)
+			launch(t, args...).Ends(10, where, bad.says)
 			at.settled()
 			before := at.committed(true)
 			// Again and again: it doesn't slip past.
-			launch(t, args...).ends(10, where, bad.says)
+			launch(t, args...).Ends(10, where, bad.says)
 			at.settled()
 			same(t, "topic", at.committed(true), before)
 		})
@@ -116,13 +117,13 @@ func TestDeadLetters(t *testing.T) {
 	}
 	for slot := 2; slot < 16; slot += 3 + rnd.IntN(4) {
 		p := launch(t, args()...)
-		p.entries(at.state, slot)
-		_ = p.cmd.Process.Kill() // it may have ended just now
-		p.end()
+		p.Entries(at.state, slot)
+		p.Try(syscall.SIGKILL)
+		p.End()
 		at.committed(true)
 		at.letters(letters)
 	}
-	launch(t, args()...).ends(0)
+	launch(t, args()...).Ends(0)
 	at.want(expected(t, "clicks_ad_minute_dedup"))
 	at.wantLag(0)
 	got := at.letters(letters)
@@ -174,7 +175,7 @@ func TestLargeRecords(t *testing.T) {
 	at.produceLarge(poisons()[len(poisons())-1].record)
 	at.produceLarge(kgo.Record{Key: []byte("y"), Value: []byte(`{"click_id":"y","ad_id":"` + strings.Repeat("y", 700<<10) + `","ts":"2026-01-01T00:00:00Z"}`)})
 	at.produce(at.made(100, 200)...)
-	launch(t, at.args("--dead-letters", letters, "--stop-at-end")...).ends(0, "ended: ")
+	launch(t, at.args("--dead-letters", letters, "--stop-at-end")...).Ends(0, "ended: ")
 	at.want(madeCounts(200))
 	at.wantLag(0)
 	var kinds []string

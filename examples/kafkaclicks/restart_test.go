@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/weirstream/weir/connector/kafka/kafkatest"
@@ -24,14 +25,14 @@ func TestStopAndGoOn(t *testing.T) {
 	for life := range 3 {
 		p := launch(t, at.args(append(often, "--parallelism", strconv.Itoa(life+1), "--lateness", "0")...)...)
 		if life > 0 {
-			p.until("restored checkpoint")
+			p.Until("restored checkpoint")
 		}
-		p.entries(at.state, 5*(life+1))
-		p.stop("stopping: taking a last checkpoint")
+		p.Entries(at.state, 5*(life+1))
+		p.Stop("stopping: taking a last checkpoint")
 		at.settled()
 		at.committed(true)
 	}
-	launch(t, at.args("--lateness", "0", "--stop-at-end")...).ends(0, "restored checkpoint", "late 0")
+	launch(t, at.args("--lateness", "0", "--stop-at-end")...).Ends(0, "restored checkpoint", "late 0")
 	at.want(madeCounts(length))
 	at.wantLag(0)
 }
@@ -46,7 +47,7 @@ func TestStopAtEnd(t *testing.T) {
 	for run, more := range []int{0, 1_000, 1, 0, 2_345, 0, 777} { // the first one finds an empty topic
 		at.produce(at.made(n, n+more)...)
 		n += more
-		launch(t, args...).ends(0, "ended: ", "late 0", "a later run goes on there")
+		launch(t, args...).Ends(0, "ended: ", "late 0", "a later run goes on there")
 		at.want(madeCounts(n))
 		at.wantLag(0)
 		if t.Failed() {
@@ -54,7 +55,7 @@ func TestStopAtEnd(t *testing.T) {
 		}
 	}
 	before := at.messages()
-	launch(t, args...).ends(0, "ended: ")
+	launch(t, args...).Ends(0, "ended: ")
 	if after := at.messages(); after != before {
 		t.Fatalf("a run without input wrote %d messages", after-before)
 	}
@@ -66,13 +67,13 @@ func TestBounded(t *testing.T) {
 	at := newPlace(t, 4)
 	at.produce(at.made(0, 3_000)...)
 	p := launch(t, at.args("--bounded", "--checkpoint-records", "100")...)
-	p.entries(at.state, 4)
-	p.kill()
+	p.Entries(at.state, 4)
+	p.Kill()
 	at.produce(at.made(3_000, 3_500)...)
-	launch(t, at.args("--bounded")...).ends(0, "restored checkpoint", "finished: 3,000 records")
+	launch(t, at.args("--bounded")...).Ends(0, "restored checkpoint", "finished: 3,000 records")
 	at.want(madeCounts(3_000))
 	before := at.messages()
-	launch(t, at.args("--bounded")...).ends(0, "nothing to do")
+	launch(t, at.args("--bounded")...).Ends(0, "nothing to do")
 	if after := at.messages(); after != before {
 		t.Fatalf("a run with nothing to do wrote %d messages", after-before)
 	}
@@ -93,15 +94,15 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	}
 	for slot := 2; slot < 30; slot += 2 + rnd.IntN(5) {
 		p := launch(t, args()...)
-		p.entries(at.state, slot)
-		_ = p.cmd.Process.Kill() // it may have ended just now
-		p.end()
+		p.Entries(at.state, slot)
+		p.Try(syscall.SIGKILL)
+		p.End()
 		at.committed(true)
 	}
-	launch(t, args()...).ends(0)
+	launch(t, args()...).Ends(0)
 	at.want(want)
 	at.wantLag(0)
-	launch(t, args()...).ends(0, "ended: ")
+	launch(t, args()...).Ends(0, "ended: ")
 	at.want(want)
 }
 
@@ -113,11 +114,11 @@ func TestKilledAtLeastOnce(t *testing.T) {
 	args := at.args("--dedup", "1h", "--stop-at-end", "--checkpoint-records", "100", "--guarantee", "at-least-once")
 	for slot := 4; slot < 20; slot += 5 {
 		p := launch(t, args...)
-		p.entries(at.state, slot)
-		_ = p.cmd.Process.Kill() // it may have ended just now
-		p.end()
+		p.Entries(at.state, slot)
+		p.Try(syscall.SIGKILL)
+		p.End()
 	}
-	launch(t, args...).ends(0)
+	launch(t, args...).Ends(0)
 	at.compare(expected(t, "clicks_ad_minute_dedup"), false)
 	at.wantLag(0)
 }
@@ -127,16 +128,16 @@ func TestKilledAtLeastOnce(t *testing.T) {
 func TestSecondProcessIsRefused(t *testing.T) {
 	at := newPlace(t, 2)
 	first := launch(t, at.args("--checkpoint-interval", "20ms")...)
-	first.until("started for the first time")
+	first.Until("started for the first time")
 	at.produce(at.made(0, 1_000)...)
 	at.shows(first, madeCounts(1_000))
-	launch(t, at.args()...).ends(14, "is in use", "--takeover", at.state, fmt.Sprintf("process %d", first.cmd.Process.Pid))
+	launch(t, at.args()...).Ends(14, "is in use", "--takeover", at.state, fmt.Sprintf("process %d", first.Pid()))
 	second := launch(t, at.args("--takeover", "--checkpoint-interval", "20ms")...)
-	second.until("restored checkpoint")
+	second.Until("restored checkpoint")
 	at.produce(at.made(1_000, 2_000)...)
-	first.ends(13, "fenced by a newer start")
+	first.Ends(13, "fenced by a newer start")
 	at.shows(second, madeCounts(2_000))
-	second.stop()
+	second.Stop()
 	at.want(madeCounts(2_000))
 }
 
@@ -144,27 +145,27 @@ func TestSecondProcessIsRefused(t *testing.T) {
 func TestEpochsOfEverySize(t *testing.T) {
 	at := newPlace(t, 1)
 	at.produce(at.made(0, 50)...)
-	launch(t, at.args("--checkpoint-records", "1", "--stop-at-end")...).ends(0, "ended: 50 records")
+	launch(t, at.args("--checkpoint-records", "1", "--stop-at-end")...).Ends(0, "ended: 50 records")
 	at.want(madeCounts(50))
 	if n := at.messages(); n != 50 {
 		t.Fatalf("50 epochs of a record each made %d messages", n)
 	}
 	p := launch(t, at.args("--checkpoint-interval", "5ms")...)
-	p.until("restored checkpoint")
+	p.Until("restored checkpoint")
 	at.produce(at.made(50, 51)...)
 	at.shows(p, madeCounts(51))
 	// Lives without a record, and another one after them.
-	p.kill()
+	p.Kill()
 	for range 3 {
 		p = launch(t, at.args("--checkpoint-interval", "5ms")...)
-		p.until("restored checkpoint")
-		p.stop()
+		p.Until("restored checkpoint")
+		p.Stop()
 	}
 	p = launch(t, at.args("--checkpoint-interval", "5ms")...)
-	p.until("restored checkpoint")
+	p.Until("restored checkpoint")
 	at.produce(at.made(51, 52)...)
 	at.shows(p, madeCounts(52))
-	p.stop()
+	p.Stop()
 	at.want(madeCounts(52))
 	at.wantLag(0)
 }
@@ -176,15 +177,15 @@ func TestEpochLongerThanItsTransaction(t *testing.T) {
 	at := newPlace(t, 2)
 	letters := kafkatest.Topic(t, at.brokers, 1)
 	p := launch(t, at.args("--checkpoint-interval", "1h", "--transaction-timeout", "2s", "--dead-letters", letters)...)
-	p.until("started for the first time")
+	p.Until("started for the first time")
 	for n := 0; n < 900; n += 300 {
 		at.produce(at.made(n, n+300)...)
 		at.produce(at.message("bad", "{oops"))
 		at.shows(p, madeCounts(n+300))
 	}
 	at.produce(at.made(900, 1_000)...)
-	p.stop()
-	launch(t, at.args("--stop-at-end", "--dead-letters", letters)...).ends(0, "restored checkpoint")
+	p.Stop()
+	launch(t, at.args("--stop-at-end", "--dead-letters", letters)...).Ends(0, "restored checkpoint")
 	at.want(madeCounts(1_000))
 	at.wantLag(0)
 	if n := len(kafkatest.ReadCommitted(t, at.brokers, letters)); n != 3 {

@@ -56,6 +56,7 @@ var imports = []importRule{
 	{"internal/control", []string{"internal/control", "internal/data", "internal/table", "internal/plan", "internal/sys"},
 		"the path of an epoch drives data, through the root's types never"},
 	{"internal/sim", []string{"internal/sim", "internal/sys"}, "a simulated machine stands in for sys"},
+	{"internal/process", nil, "a process is known from outside"},
 	{"internal/kafkalab", []string{"internal/sys"}, "brokers, cuts and an independent reader know nothing of streams"},
 	{"internal/chaos/kafka/mixed", []string{".", "cli", "codec", "connector", "window"}, "a job is written as a user would write it"},
 	{"internal/chaos", []string{"internal/chaos", "internal/kafkalab", "internal/sim", "internal/sys"},

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // TestOracle holds the oracle to tables that another engine has computed.
@@ -22,12 +24,12 @@ func TestOracle(t *testing.T) {
 	}
 	for _, c := range []struct {
 		minutes, totals string
-		r               rules
+		r               trial.Rules
 	}{
-		{"clicks_ad_minute_dedup", "clicks", rules{60 * minute, 30_000, 30 * minute}},
-		{"clicks_ad_minute_raw", "lines", rules{0, 30_000, 30 * minute}},
-		{"clicks_ad_minute_dedup_wm30s", "clicks", rules{60 * minute, 30_000, 0}},
-		{"clicks_ad_minute_raw_wm30s", "lines", rules{0, 30_000, 0}},
+		{"clicks_ad_minute_dedup", "clicks", trial.Rules{Dedup: 60 * minute, Disorder: 30_000, Lateness: 30 * minute}},
+		{"clicks_ad_minute_raw", "lines", trial.Rules{Dedup: 0, Disorder: 30_000, Lateness: 30 * minute}},
+		{"clicks_ad_minute_dedup_wm30s", "clicks", trial.Rules{Dedup: 60 * minute, Disorder: 30_000, Lateness: 0}},
+		{"clicks_ad_minute_raw_wm30s", "lines", trial.Rules{Dedup: 0, Disorder: 30_000, Lateness: 0}},
 	} {
 		want := table{}
 		for _, row := range expected(t, c.minutes) {
@@ -79,7 +81,7 @@ func number(t *testing.T, s string) int64 {
 // without it a job could pass for want of a late click.
 func TestGenerated(t *testing.T) {
 	const seed = 7
-	r := rules{5 * minute, 30_000, 2 * minute}
+	r := trial.Rules{Dedup: 5 * minute, Disorder: 30_000, Lateness: 2 * minute}
 	dir := t.TempDir()
 	in, err := generate(rand.New(rand.NewPCG(seed, 1)), r, fewAds, dir)
 	if err != nil {
@@ -89,7 +91,7 @@ func TestGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lenient, err := in.tables(rules{0, r.disorder, 60 * minute}, nil)
+	lenient, err := in.tables(trial.Rules{Dedup: 0, Disorder: r.Disorder, Lateness: 60 * minute}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,17 +173,17 @@ func TestTornWAL(t *testing.T) {
 }
 
 func TestPhase(t *testing.T) {
-	at := func(kind uint32, slot int64, change ...func(*entry)) entry {
-		e := entry{kind: kind, slot: slot, id: id(slot)}
-		e.manifest.Incarnation = 1
+	at := func(kind uint32, slot int64, change ...func(*trial.Entry)) trial.Entry {
+		e := trial.Entry{Kind: kind, Slot: slot, ID: id(slot)}
+		e.Manifest.Incarnation = 1
 		for _, c := range change {
 			c(&e)
 		}
 		return e
 	}
-	begun := []entry{at(kindStart, 1), at(kindCheckpoint, 2)}
-	with := func(e ...entry) []entry { return append(begun[:2:2], e...) }
-	next := with(at(kindCheckpoint, 3))
+	begun := []trial.Entry{at(trial.KindStart, 1), at(trial.KindCheckpoint, 2)}
+	with := func(e ...trial.Entry) []trial.Entry { return append(begun[:2:2], e...) }
+	next := with(at(trial.KindCheckpoint, 3))
 	on := func(slots ...int64) (all []contents) {
 		for _, slot := range slots {
 			all = append(all, contents{named: id(slot), incarnation: 1})
@@ -199,10 +201,10 @@ func TestPhase(t *testing.T) {
 		}
 		return m
 	}
-	seg := at(kindCheckpoint, 2, func(e *entry) { e.manifest.Segments = []struct{ Name string }{{"seg/1-0-merge-1-X"}} })
+	seg := at(trial.KindCheckpoint, 2, func(e *trial.Entry) { e.Manifest.Segments = []struct{ Name string }{{"seg/1-0-merge-1-X"}} })
 	torn := func(c *contents) { c.torn = true }
-	retired := with(at(kindRetire, 3, func(e *entry) { e.manifest.Blobs = []string{"seg/old"} }))
-	finished := with(at(kindCheckpoint, 3, func(e *entry) { e.manifest.Finished = true }))
+	retired := with(at(trial.KindRetire, 3, func(e *trial.Entry) { e.Manifest.Blobs = []string{"seg/old"} }))
+	finished := with(at(trial.KindCheckpoint, 3, func(e *trial.Entry) { e.Manifest.Finished = true }))
 	for i, c := range []struct {
 		want          phase
 		d             disk
@@ -214,17 +216,17 @@ func TestPhase(t *testing.T) {
 		{want: starting, have: make([]contents, 1)},
 		{want: starting, d: disk{entries: begun}, have: on(2), decided: 2, before: 2},
 		{want: restarting, d: disk{entries: begun}, have: on(2), decided: 2, reads: 1, failed: 1},
-		{want: fencing, d: disk{entries: with(at(kindStart, 3))}, have: on(2), decided: 2, reads: 1, failed: 1},
+		{want: fencing, d: disk{entries: with(at(trial.KindStart, 3))}, have: on(2), decided: 2, reads: 1, failed: 1},
 		{want: genesis, d: disk{entries: begun[:1]}, have: make([]contents, 2)},
 		{want: genesis, d: disk{entries: begun}, have: []contents{{named: id(2), incarnation: 1}, {incarnation: 1}}, decided: 2},
-		{want: fencing, d: disk{entries: with(at(kindStart, 3))}, have: on(2), decided: 2, before: 2},
-		{want: rolling, d: disk{entries: with(at(kindCheckpoint, 3), at(kindStart, 4))}, decided: 3, before: 3,
+		{want: fencing, d: disk{entries: with(at(trial.KindStart, 3))}, have: on(2), decided: 2, before: 2},
+		{want: rolling, d: disk{entries: with(at(trial.KindCheckpoint, 3), at(trial.KindStart, 4))}, decided: 3, before: 3,
 			have: []contents{{named: id(3), incarnation: 4}, {named: id(2), incarnation: 4}}},
 		{want: restoring, d: disk{entries: begun}, have: on(2), decided: 2},
 		{want: reading, d: disk{entries: begun}, have: on(2), decided: 2, reads: 1},
 		{want: rows, d: disk{entries: begun}, have: change(on(2), torn), decided: 2, reads: 1},
 		{want: merging, d: disk{entries: begun, files: files("seg/1-0-merge-1-X")}, have: on(2), decided: 2, reads: 1},
-		{want: reading, d: disk{entries: []entry{begun[0], seg}, files: files("seg/1-0-merge-1-X")}, have: on(2), decided: 2, reads: 1},
+		{want: reading, d: disk{entries: []trial.Entry{begun[0], seg}, files: files("seg/1-0-merge-1-X")}, have: on(2), decided: 2, reads: 1},
 		{want: segments, d: disk{entries: begun, files: files("seg/1-1-seen-0-X")}, have: on(2), decided: 2, reads: 1},
 		{want: segments, d: disk{entries: begun, temps: [][]byte{[]byte("WEIR-S")}}, have: on(2), decided: 2, reads: 1},
 		{want: sealing, d: disk{entries: begun}, have: change(on(2), func(c *contents) { c.sealed = true }), decided: 2, reads: 1},
@@ -251,11 +253,11 @@ func id(slot int64) string { return strconv.FormatInt(slot, 10) + "-ff" }
 
 // TestDecide is who may name which checkpoint, and publish what.
 func TestDecide(t *testing.T) {
-	var log []entry
+	var log []trial.Entry
 	for slot := int64(2); slot <= 4; slot++ {
-		e := entry{kind: kindCheckpoint, slot: slot, id: id(slot)}
+		e := trial.Entry{Kind: trial.KindCheckpoint, Slot: slot, ID: id(slot)}
 		if slot > 2 {
-			e.manifest.Parent = id(slot - 1)
+			e.Manifest.Parent = id(slot - 1)
 		}
 		log = append(log, e)
 	}
@@ -285,7 +287,7 @@ func TestDecide(t *testing.T) {
 			s.have = append(s.have, contents{named: c.second, ahead: c.ahead})
 		}
 		err := s.decide()
-		got := s.decided.id
+		got := s.decided.ID
 		if err != nil {
 			got = err.Error()
 		}

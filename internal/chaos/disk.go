@@ -1,83 +1,36 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
-
-// entry is a file of the log: what of it matters here.
-type entry struct {
-	slot     int64
-	id       string
-	kind     uint32
-	manifest struct {
-		Incarnation, Epoch int64
-		Parent             string
-		Finished           bool
-		Segments           []struct{ Name string }
-		Splits             []struct {
-			Split   string
-			Records int64
-		}
-		Slots []int64
-		Blobs []string
-	}
-}
-
-const (
-	kindStart, kindCheckpoint, kindRetire = 1, 2, 3
-
-	entryHead = 32
-)
-
-// readEntry reads a file of the log.
-func readEntry(path string) (e entry, err error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return e, err
-	}
-	if len(b) < entryHead+sha256.Size || string(b[:8]) != "WEIR-LOG" {
-		return e, failed("%s isn't a whole entry: %d bytes", path, len(b))
-	}
-	e.kind, e.slot = binary.LittleEndian.Uint32(b[12:]), int64(binary.LittleEndian.Uint64(b[16:]))
-	sum := sha256.Sum256(b)
-	e.id = fmt.Sprintf("%d-%s", e.slot, hex.EncodeToString(sum[:]))
-	if e.kind == kindStart {
-		return e, nil
-	}
-	return e, json.Unmarshal(b[entryHead:len(b)-sha256.Size], &e.manifest)
-}
 
 // disk is a state directory after a kill.
 type disk struct {
-	entries []entry         // by slot
+	entries []trial.Entry   // by slot
 	files   map[string]bool // segments and output logs, as seg/... and out/...
 	temps   [][]byte        // the first bytes of each temporary file
 }
 
 func readDisk(state string) (d disk, err error) {
 	d.files = map[string]bool{}
-	for _, path := range list(filepath.Join(state, "log")) {
-		e, err := readEntry(path)
+	for _, path := range trial.List(filepath.Join(state, "log")) {
+		e, err := trial.ReadEntry(path)
 		if err != nil {
 			return d, err
 		}
 		d.entries = append(d.entries, e)
 	}
 	for _, kind := range []string{"seg", "out"} {
-		for _, path := range list(filepath.Join(state, kind)) {
+		for _, path := range trial.List(filepath.Join(state, kind)) {
 			d.files[kind+"/"+filepath.Base(path)] = true
 		}
 	}
-	for _, path := range list(filepath.Join(state, "tmp")) {
+	for _, path := range trial.List(filepath.Join(state, "tmp")) {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			return d, err
@@ -87,48 +40,35 @@ func readDisk(state string) (d disk, err error) {
 	return d, nil
 }
 
-// list returns the paths in a folder that may not be there yet, sorted.
-func list(dir string) []string {
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return nil // the next life will say what is wrong
-	}
-	var paths []string
-	for _, n := range names {
-		paths = append(paths, filepath.Join(dir, n.Name()))
-	}
-	return paths
-}
-
 // newest returns the newest entry of a kind, or one with slot 0.
-func (d disk) newest(kind uint32) (newest entry) {
+func (d disk) newest(kind uint32) (newest trial.Entry) {
 	for _, e := range d.entries {
-		if e.kind == kind {
+		if e.Kind == kind {
 			newest = e
 		}
 	}
 	return newest
 }
 
-func (d disk) byID(id string) (entry, bool) {
+func (d disk) byID(id string) (trial.Entry, bool) {
 	for _, e := range d.entries {
-		if e.kind == kindCheckpoint && e.id == id {
+		if e.Kind == trial.KindCheckpoint && e.ID == id {
 			return e, true
 		}
 	}
-	return entry{}, false
+	return trial.Entry{}, false
 }
 
 func (d disk) halfRetired() bool {
-	retire := d.newest(kindRetire)
-	for _, b := range retire.manifest.Blobs {
+	retire := d.newest(trial.KindRetire)
+	for _, b := range retire.Manifest.Blobs {
 		if d.files[b] {
 			return true
 		}
 	}
-	for _, slot := range retire.manifest.Slots {
+	for _, slot := range retire.Manifest.Slots {
 		for _, e := range d.entries {
-			if e.slot == slot {
+			if e.Slot == slot {
 				return true
 			}
 		}
@@ -158,7 +98,7 @@ func (d disk) after(kind string, incarnation, epoch int64) bool {
 func (d disk) merged(incarnation int64) bool {
 	named := map[string]bool{}
 	for _, e := range d.entries {
-		for _, s := range e.manifest.Segments {
+		for _, s := range e.Manifest.Segments {
 			named[s.Name] = true
 		}
 	}
@@ -173,16 +113,14 @@ func (d disk) merged(incarnation int64) bool {
 
 func parse(name string) (kind string, incarnation, epoch int64, rest string) {
 	kind, name, _ = strings.Cut(name, "/")
-	parts := append(strings.SplitN(name, "-", 3), "", "")
-	incarnation, _ = strconv.ParseInt(parts[0], 10, 64)
-	epoch, _ = strconv.ParseInt(parts[1], 10, 64)
-	return kind, incarnation, epoch, parts[2]
+	incarnation, epoch, rest = trial.Named(name)
+	return kind, incarnation, epoch, rest
 }
 
 // started counts the incarnations since a slot: one process can have several.
 func (d disk) started(before int64) (n int) {
 	for _, e := range d.entries {
-		if e.kind == kindStart && e.slot > before {
+		if e.Kind == trial.KindStart && e.Slot > before {
 			n++
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // folder is what a reader of the files sees, from one kill to the next: a file
@@ -53,7 +55,7 @@ func (f *folder) look(d disk) (c contents, err error) {
 	}
 	epoch := int64(-1)
 	if e, ok := d.byID(c.named); ok {
-		epoch = e.manifest.Epoch
+		epoch = e.Manifest.Epoch
 	}
 	files, err := f.published()
 	if err != nil {
@@ -74,14 +76,14 @@ func (f *folder) look(d disk) (c contents, err error) {
 func (f *folder) published() ([]published, error) {
 	var files []published
 	there := map[string]bool{}
-	for _, path := range list(f.dir) {
+	for _, path := range trial.List(f.dir) {
 		name := filepath.Base(path)
 		if name[0] == '.' || name[0] == '_' {
 			continue
 		}
 		m := fileName.FindStringSubmatch(name)
 		if m == nil {
-			return nil, failed("a reader finds %s", path)
+			return nil, trial.Failed("a reader finds %s", path)
 		}
 		lines, err := f.read(path, name, m[1] == "total-files")
 		if err != nil {
@@ -95,7 +97,7 @@ func (f *folder) published() ([]published, error) {
 	}
 	for name := range f.seen {
 		if !there[name] {
-			return nil, failed("%s was there, and is gone", filepath.Join(f.dir, name))
+			return nil, trial.Failed("%s was there, and is gone", filepath.Join(f.dir, name))
 		}
 	}
 	slices.SortFunc(files, func(a, b published) int {
@@ -103,7 +105,7 @@ func (f *folder) published() ([]published, error) {
 	})
 	for i, p := range files {
 		if i > 0 && p.prefix == files[i-1].prefix && p.epoch == files[i-1].epoch && p.id != files[i-1].id {
-			return nil, failed("epoch %d was published twice: %s and %s", p.epoch, files[i-1].name, p.name)
+			return nil, trial.Failed("epoch %d was published twice: %s and %s", p.epoch, files[i-1].name, p.name)
 		}
 	}
 	return files, nil
@@ -118,12 +120,12 @@ func (f *folder) read(path, name string, total bool) ([]line, error) {
 	sum := sha256.Sum256(b)
 	if old, ok := f.seen[name]; ok {
 		if old.sum != sum {
-			return nil, failed("%s has changed since it was published", path)
+			return nil, trial.Failed("%s has changed since it was published", path)
 		}
 		return old.lines, nil
 	}
 	if len(b) == 0 || b[len(b)-1] != '\n' {
-		return nil, failed("%s isn't whole: it has %d bytes", path, len(b))
+		return nil, trial.Failed("%s isn't whole: it has %d bytes", path, len(b))
 	}
 	var lines []line
 	for text := range bytes.Lines(b) {
@@ -133,7 +135,7 @@ func (f *folder) read(path, name string, total bool) ([]line, error) {
 			Clicks int64  `json:"clicks"`
 		}
 		if err := json.Unmarshal(text, &l); err != nil || l.Ad == "" || (l.Minute == "") != total {
-			return nil, failed("%s has the line %q: %v", path, text, err)
+			return nil, trial.Failed("%s has the line %q: %v", path, text, err)
 		}
 		lines = append(lines, line{cell{l.Ad, l.Minute}, l.Clicks})
 	}
@@ -149,10 +151,10 @@ func (f *folder) count(c *contents, files []published, named int64) error {
 		for _, l := range p.lines {
 			old := c.shown[l.cell]
 			if l.clicks <= old || f.each && l.clicks != old+1 {
-				return failed("%s says %d of %v, after %d: a line was lost, repeated, or came out of turn", p.name, l.clicks, l.cell, old)
+				return trial.Failed("%s says %d of %v, after %d: a line was lost, repeated, or came out of turn", p.name, l.clicks, l.cell, old)
 			}
 			if e, ok := at[l.cell]; ok && e == p.epoch && !f.each {
-				return failed("epoch %d has two lines of %v, the second in %s", p.epoch, l.cell, p.name)
+				return trial.Failed("epoch %d has two lines of %v, the second in %s", p.epoch, l.cell, p.name)
 			}
 			at[l.cell] = p.epoch
 			c.shown[l.cell] = l.clicks
@@ -169,11 +171,11 @@ func (f *folder) count(c *contents, files []published, named int64) error {
 func (f *folder) ledger(c *contents) error {
 	runs, _ := filepath.Glob(filepath.Join(f.dir, ".weir", "run-*")) // the pattern is a good one
 	if len(runs) > 1 {
-		return failed("the folder has the ledgers of several runs: %q", runs)
+		return trial.Failed("the folder has the ledgers of several runs: %q", runs)
 	}
 	var claim, state string // the last ones: their names sort as they follow each other
 	for _, run := range runs {
-		for _, path := range list(filepath.Join(run, "ledger")) {
+		for _, path := range trial.List(filepath.Join(run, "ledger")) {
 			if strings.HasSuffix(path, "-000000000000") {
 				claim = path
 			} else {
@@ -189,7 +191,7 @@ func (f *folder) ledger(c *contents) error {
 		return err
 	}
 	c.incarnation = e.Incarnation
-	for _, path := range list(filepath.Join(runs[0], "stage", strconv.FormatInt(c.incarnation, 10))) {
+	for _, path := range trial.List(filepath.Join(runs[0], "stage", strconv.FormatInt(c.incarnation, 10))) {
 		c.sealed = c.sealed || !strings.HasSuffix(path, ".open")
 	}
 	if state == "" {
@@ -199,7 +201,7 @@ func (f *folder) ledger(c *contents) error {
 		return err
 	}
 	if len(e.Rows) != 2 || e.Rows[0].Checkpoint != e.Rows[1].Checkpoint {
-		return failed("the two ledgers are one entry, but %s says %v", state, e.Rows)
+		return trial.Failed("the two ledgers are one entry, but %s says %v", state, e.Rows)
 	}
 	c.named = e.Rows[0].Checkpoint
 	return nil
@@ -219,7 +221,7 @@ func readLedger(path string) (e ledgerEntry, err error) {
 	body := len(b) - sha256.Size
 	if body < 16 || string(b[:8]) != "WEIR-LDG" || int(binary.LittleEndian.Uint32(b[12:])) != body-16 ||
 		sha256.Sum256(b[:body]) != [sha256.Size]byte(b[body:]) {
-		return e, failed("%s isn't a whole entry: %d bytes", path, len(b))
+		return e, trial.Failed("%s isn't a whole entry: %d bytes", path, len(b))
 	}
 	return e, errors.Join(json.Unmarshal(b[16:body], &e))
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // input is what a job reads: one file or several.
@@ -18,16 +20,16 @@ type input struct {
 
 // tables is what the job must have made of the first lines of each file, as
 // many as read says; nil: of all.
-func (in input) tables(r rules, read map[string]int64) (table, error) {
+func (in input) tables(r trial.Rules, read map[string]int64) (table, error) {
 	t := table{}
 	for path, clicks := range in.files {
 		if read != nil {
 			if n := read[path]; n < 0 || n > int64(len(clicks)) {
-				return nil, failed("the checkpoint says that %d records of %s were read, which has %d", n, path, len(clicks))
+				return nil, trial.Failed("the checkpoint says that %d records of %s were read, which has %d", n, path, len(clicks))
 			}
 			clicks = clicks[:read[path]]
 		}
-		r.count(t, clicks)
+		count(t, r, clicks)
 	}
 	return t, nil
 }
@@ -49,7 +51,7 @@ var (
 )
 
 // generate makes the files of a job.
-func generate(rng *rand.Rand, r rules, a ads, dir string) (input, error) {
+func generate(rng *rand.Rand, r trial.Rules, a ads, dir string) (input, error) {
 	in := input{files: map[string][]click{}}
 	n := 1
 	if rng.IntN(3) == 0 {
@@ -73,7 +75,7 @@ func generate(rng *rand.Rand, r rules, a ads, dir string) (input, error) {
 // late by up to 45 minutes, some repeated after up to two hours, and now and
 // then one exactly where a rule turns: the end of a window, its lateness, the
 // end of an id's time to live. name tells the ids of one file from another's.
-func clicks(rng *rand.Rand, r rules, a ads, n int, name string) []click {
+func clicks(rng *rand.Rand, r trial.Rules, a ads, n int, name string) []click {
 	out := make([]click, 0, n+2)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli() + rng.Int64N(minute)
 	gap := 3 * 3_600_000 / int64(n) // so that three hours go by, whatever n is
@@ -89,7 +91,7 @@ func clicks(rng *rand.Rand, r rules, a ads, n int, name string) []click {
 			out = append(out, border(r, &now, c)...)
 			continue
 		default:
-			c.at -= rng.Int64N(r.disorder + 1)
+			c.at -= rng.Int64N(r.Disorder + 1)
 		}
 		out = append(out, c)
 	}
@@ -98,14 +100,14 @@ func clicks(rng *rand.Rand, r rules, a ads, n int, name string) []click {
 
 // again repeats an earlier click, often a recent one; now and then exactly, or
 // one millisecond less than, a time to live away from it.
-func again(rng *rand.Rand, r rules, out []click) (id, ad string, at int64) {
+func again(rng *rand.Rand, r trial.Rules, out []click) (id, ad string, at int64) {
 	back := min(len(out), 1+rng.IntN(500))
 	if rng.IntN(2) == 0 {
 		back = 1 + rng.IntN(len(out))
 	}
 	c := out[len(out)-back]
 	newest := out[len(out)-1].at
-	if at := c.at + r.dedup - rng.Int64N(2); at <= newest && rng.IntN(4) > 0 {
+	if at := c.at + r.Dedup - rng.Int64N(2); at <= newest && rng.IntN(4) > 0 {
 		return c.id, c.ad, at
 	}
 	return c.id, c.ad, c.at + rng.Int64N(3)*1000
@@ -113,13 +115,13 @@ func again(rng *rand.Rand, r rules, out []click) (id, ad string, at int64) {
 
 // border makes a click that moves the watermark to the very end of a minute,
 // and then one whose window that closes, and one whose window it doesn't.
-func border(r rules, now *int64, c click) []click {
+func border(r trial.Rules, now *int64, c click) []click {
 	end := *now - *now%minute + minute
-	*now = end + r.disorder
+	*now = end + r.Disorder
 	first, closed, open := c, c, c
 	first.at = *now
-	closed.id, closed.at = c.id+"a", end-r.lateness-1
-	open.id, open.at = c.id+"b", end-r.lateness
+	closed.id, closed.at = c.id+"a", end-r.Lateness-1
+	open.id, open.at = c.id+"b", end-r.Lateness
 	return []click{first, closed, open}
 }
 

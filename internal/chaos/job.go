@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // job is one job from nothing to the end of its input.
@@ -17,7 +19,7 @@ type job struct {
 	members    []party
 	dir, state string
 	in         input
-	rules      rules
+	rules      trial.Rules
 	final      table    // what the sinks must hold at the end
 	known      struct { // the last checkpoint that was asked for
 		id string
@@ -61,10 +63,10 @@ func (h *harness) job(ctx context.Context) error {
 
 // prepare draws the rules and makes the input.
 func (j *job) prepare(rng *rand.Rand) (err error) {
-	j.rules = rules{
-		dedup:    []int64{0, 5 * minute, 60 * minute, 60 * minute}[rng.IntN(4)],
-		disorder: []int64{1_000, 30_000}[rng.IntN(2)],
-		lateness: []int64{0, 2 * minute, 30 * minute}[rng.IntN(3)],
+	j.rules = trial.Rules{
+		Dedup:    []int64{0, 5 * minute, 60 * minute, 60 * minute}[rng.IntN(4)],
+		Disorder: []int64{1_000, 30_000}[rng.IntN(2)],
+		Lateness: []int64{0, 2 * minute, 30 * minute}[rng.IntN(3)],
 	}
 	a := fewAds
 	if j.variant.followed() {
@@ -87,7 +89,7 @@ func (j *job) args(rng *rand.Rand, m moment) []string {
 	ms := func(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
 	args := append([]string{"run"}, j.sinkArgs()...)
 	args = append(args, "--input", j.in.arg, "--state", j.state, "--progress", "0",
-		"--dedup", ms(j.rules.dedup), "--out-of-order", ms(j.rules.disorder), "--lateness", ms(j.rules.lateness),
+		"--dedup", ms(j.rules.Dedup), "--out-of-order", ms(j.rules.Disorder), "--lateness", ms(j.rules.Lateness),
 		"--parallelism", fmt.Sprint(1+rng.IntN(4)),
 		"--batch-size", fmt.Sprint([]int{1, 7, 64, 256, 1024}[rng.IntN(5)]),
 		"--retain", fmt.Sprint(1+rng.IntN(4)))
@@ -127,7 +129,7 @@ func (j *job) live(ctx context.Context, kill bool) (dead bool, err error) {
 	}
 	dead = kill && killed(err)
 	if !dead && err != nil {
-		return false, failed("job %d (%s), life %d ended with: %v: see %s", j.jobs, j.variant.name, j.life, err, l.said.Name())
+		return false, trial.Failed("job %d (%s), life %d ended with: %v: see %s", j.jobs, j.variant.name, j.life, err, l.said.Name())
 	}
 	p, err := j.look(l, dead)
 	if err != nil {
@@ -159,7 +161,7 @@ func (j *job) look(l *life, dead bool) (p phase, err error) {
 		return p, err
 	}
 	p = s.phase()
-	j.behind = s.any(func(c contents) bool { return c.named != s.decided.id })
+	j.behind = s.any(func(c contents) bool { return c.named != s.decided.ID })
 	for i, m := range s.parties {
 		if err := j.compare(s, m, s.have[i], dead); err != nil {
 			return p, err
@@ -173,8 +175,8 @@ func (j *job) look(l *life, dead bool) (p phase, err error) {
 // one that is decided, or eagerly to the end.
 func (j *job) compare(s scene, m party, c contents, dead bool) error {
 	if !dead {
-		if c.named != s.decided.id {
-			return failed("%s: it ended, and its ledger names %q, not checkpoint %s", m.name, c.named, s.decided.id)
+		if c.named != s.decided.ID {
+			return trial.Failed("%s: it ended, and its ledger names %q, not checkpoint %s", m.name, c.named, s.decided.ID)
 		}
 		return j.between(m, "at the end", c.rows, j.final, j.final)
 	}
@@ -188,7 +190,7 @@ func (j *job) compare(s scene, m party, c contents, dead bool) error {
 	if err := j.between(m, "committed", c.rows, low, low); err != nil || c.shown == nil {
 		return err
 	}
-	high, err := j.at(s.disk, s.decided.id)
+	high, err := j.at(s.disk, s.decided.ID)
 	if err != nil {
 		return err
 	}
@@ -201,7 +203,7 @@ func (j *job) between(m party, what string, got, low, high table) error {
 		return nil
 	}
 	j.wrong += n
-	return failed("%s, %s: %d wrong rows:%s", m.name, what, n, first)
+	return trial.Failed("%s, %s: %d wrong rows:%s", m.name, what, n, first)
 }
 
 // at is what the clicks amount to that were read before a checkpoint.
@@ -211,13 +213,13 @@ func (j *job) at(d disk, id string) (table, error) {
 	}
 	e, found := d.byID(id)
 	if !found {
-		return nil, failed("a ledger names checkpoint %s, which the log doesn't have", id)
+		return nil, trial.Failed("a ledger names checkpoint %s, which the log doesn't have", id)
 	}
 	if j.known.id == id {
 		return j.known.table, nil
 	}
 	read := map[string]int64{}
-	for _, s := range e.manifest.Splits {
+	for _, s := range e.Manifest.Splits {
 		read[s.Split] = s.Records
 	}
 	t, err := j.in.tables(j.rules, read)
@@ -229,24 +231,24 @@ func (j *job) at(d disk, id string) (table, error) {
 // ledger names, or the newest in the log. Everybody else names it or its parent,
 // and publishes nothing that it doesn't name.
 func (s *scene) decide() error {
-	s.decided = s.newest(kindCheckpoint)
+	s.decided = s.newest(trial.KindCheckpoint)
 	for i, m := range s.parties {
 		if !m.decides {
 			continue
 		}
 		var found bool
 		if s.decided, found = s.byID(s.have[i].named); !found && s.have[i].named != "" {
-			return failed("%s names checkpoint %s, which the log doesn't have", m.name, s.have[i].named)
+			return trial.Failed("%s names checkpoint %s, which the log doesn't have", m.name, s.have[i].named)
 		}
 	}
 	for i, m := range s.parties {
 		c := s.have[i]
-		if c.named != s.decided.id && c.named != s.decided.manifest.Parent {
-			return failed("%s names checkpoint %q, but %q is decided, behind %q", m.name, c.named, s.decided.id, s.decided.manifest.Parent)
+		if c.named != s.decided.ID && c.named != s.decided.Manifest.Parent {
+			return trial.Failed("%s names checkpoint %q, but %q is decided, behind %q", m.name, c.named, s.decided.ID, s.decided.Manifest.Parent)
 		}
 		for _, id := range c.ahead {
-			if id != s.decided.id {
-				return failed("%s shows a file of checkpoint %s, but %q is decided", m.name, id, s.decided.id)
+			if id != s.decided.ID {
+				return trial.Failed("%s shows a file of checkpoint %s, but %q is decided", m.name, id, s.decided.ID)
 			}
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // deadline is how long a life may last: far more than one ever needs.
@@ -33,7 +35,7 @@ type life struct {
 // start starts a process. Everything it says is kept in a file.
 func start(ctx context.Context, bin, state, dir, saidPath string, args []string) (*life, error) {
 	l := &life{state: state, dir: dir, reads: make(heard, 100), fails: make(heard, 100), over: make(chan error, 1)}
-	for _, path := range list(filepath.Join(state, "log")) {
+	for _, path := range trial.List(filepath.Join(state, "log")) {
 		l.before, _ = strconv.ParseInt(filepath.Base(path), 10, 64)
 	}
 	var err error

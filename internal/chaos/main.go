@@ -26,18 +26,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
+func main() { trial.Main(run) }
 
 // run returns the exit code: 0 if all holds, 1 if it doesn't, 2 if that
 // couldn't be found out.
@@ -60,25 +55,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		h.seed = rand.Uint64N(1e9) + 1
 	}
 	fmt.Fprintf(stdout, "chaos: seed %d\n", h.seed)
-	err := h.run(ctx)
-	var wrong *failure
-	switch {
-	case errors.As(err, &wrong):
-		fmt.Fprintf(stderr, "chaos: %v\nchaos: everything is kept in %s; seed %d\n", err, h.dir, h.seed)
-		return 1
-	case err != nil:
-		fmt.Fprintf(stderr, "chaos: %v\n", err)
-		return 2
-	}
-	return 0
+	return trial.Code(h.run(ctx), stderr, h.dir, h.seed)
 }
-
-// failure is a property that doesn't hold.
-type failure struct{ what string }
-
-func (f *failure) Error() string { return f.what }
-
-func failed(format string, args ...any) error { return &failure{fmt.Sprintf(format, args...)} }
 
 // harness is one run of the command, with what it has counted.
 type harness struct {
@@ -100,8 +78,7 @@ func (h *harness) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		var wrong *failure
-		if !errors.As(err, &wrong) && !h.keep {
+		if !trial.IsFailure(err) && !h.keep {
 			err = errors.Join(err, os.RemoveAll(h.dir))
 		}
 	}()

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // moment is when a process is killed: once something has happened for the n-th
@@ -80,7 +82,7 @@ func (j *job) moment(rng *rand.Rand) moment {
 		at(12, "published file", "sealed file", "folder's ledger", "checkpoint entry")
 	case j.variant.followed() && rng.IntN(4) == 0:
 		at(12, "output log", "output log", "checkpoint entry")
-	case m.what == "restart" && !canStarve, m.what == "merge" && j.rules.dedup < 60*minute:
+	case m.what == "restart" && !canStarve, m.what == "merge" && j.rules.Dedup < 60*minute:
 		at(12, "segment")
 	}
 	return m
@@ -191,7 +193,7 @@ func places(what string) string {
 func (l *life) fresh(what string, seen map[string]bool) (fresh []string) {
 	dirs, _ := filepath.Glob(filepath.Join(l.dir, places(what))) // the pattern is a good one
 	for _, dir := range dirs {
-		for _, path := range list(dir) {
+		for _, path := range trial.List(dir) {
 			if !seen[path] {
 				seen[path] = true
 				fresh = append(fresh, path)
@@ -214,17 +216,17 @@ func is(what, path string) bool {
 	case "sealed file":
 		return !strings.HasSuffix(name, ".open")
 	}
-	e, err := readEntry(path)
+	e, err := trial.ReadEntry(path)
 	if err != nil {
 		return false // retired since
 	}
 	switch what {
 	case "start entry":
-		return e.kind == kindStart
+		return e.Kind == trial.KindStart
 	case "checkpoint entry":
-		return e.kind == kindCheckpoint
+		return e.Kind == trial.KindCheckpoint
 	case "last checkpoint entry":
-		return e.kind == kindCheckpoint && e.manifest.Finished
+		return e.Kind == trial.KindCheckpoint && e.Manifest.Finished
 	}
-	return what == "retire entry" && e.kind == kindRetire
+	return what == "retire entry" && e.Kind == trial.KindRetire
 }

@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
+)
 
 // click is one line of the input; at is in milliseconds since 1970.
 type click struct {
@@ -8,13 +12,7 @@ type click struct {
 	at     int64
 }
 
-// rules are the flags that decide what the tables hold, in milliseconds.
-type rules struct{ dedup, disorder, lateness int64 }
-
-const (
-	minute   = int64(60_000)
-	admitted = 31 * minute // behind which the job takes a click for late, whatever the windows do
-)
+const minute = trial.Minute
 
 // cell is a row of ad_minute, or with minute "" of ad_total.
 type cell struct{ ad, minute string }
@@ -22,41 +20,19 @@ type cell struct{ ad, minute string }
 // table is what both tables hold.
 type table map[cell]int64
 
-// count is the oracle: it says what the clicks of one file add to the tables,
-// line by line, with nothing but the definitions. A click is late where the
-// newest time of all lines before it, less the disorder, has reached the end of
-// its minute plus the lateness. Repeats of an id stand in one file, so files
-// can be counted one by one.
-func (r rules) count(into table, clicks []click) {
-	passed := map[string][]int64{}
-	var newest int64
-	for i, c := range clicks {
-		watermark := newest - r.disorder
-		behind := func(limit int64) bool { return i > 0 && watermark >= limit }
-		if i == 0 || c.at > newest {
-			newest = c.at
+// count adds the clicks of one file to the tables. Repeats of an id stand in one
+// file, so files can be counted one by one.
+func count(into table, r trial.Rules, clicks []click) {
+	o := trial.NewOracle(r)
+	for _, c := range clicks {
+		start, passed, counted := o.Count(c.id, c.at)
+		if passed {
+			into[cell{ad: c.ad}]++
 		}
-		if r.dedup > 0 {
-			if behind(c.at+admitted) || r.repeats(passed[c.id], c.at) {
-				continue
-			}
-			passed[c.id] = append(passed[c.id], c.at)
-		}
-		into[cell{ad: c.ad}]++
-		start := c.at - c.at%minute
-		if !behind(start + minute + r.lateness) {
+		if counted {
 			into[cell{c.ad, time.UnixMilli(start).UTC().Format(time.RFC3339)}]++
 		}
 	}
-}
-
-func (r rules) repeats(passed []int64, at int64) bool {
-	for _, p := range passed {
-		if at-p < r.dedup && p-at < r.dedup {
-			return true
-		}
-	}
-	return false
 }
 
 // compare counts the rows that don't lie between low and high, which are equal

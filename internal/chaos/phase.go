@@ -1,6 +1,10 @@
 package main
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
+)
 
 // phase is what a process was at when it was killed, as far as that can be seen
 // afterwards: on the disk, and by whether it had said that it starts to read,
@@ -39,16 +43,16 @@ var (
 type scene struct {
 	disk
 	parties []party
-	have    []contents // of each party
-	decided entry      // the checkpoint that is committed, with slot 0: none
-	before  int64      // the log's last slot when the process was started
-	reads   int        // how often it said that it starts to read
-	fails   int        // and that an error had ended it in place
+	have    []contents  // of each party
+	decided trial.Entry // the checkpoint that is committed, with slot 0: none
+	before  int64       // the log's last slot when the process was started
+	reads   int         // how often it said that it starts to read
+	fails   int         // and that an error had ended it in place
 }
 
 // phase says what the process was at.
 func (s scene) phase() phase {
-	me := s.newest(kindStart).slot
+	me := s.newest(trial.KindStart).Slot
 	started := s.started(s.before)
 	switch {
 	case started == 0:
@@ -60,9 +64,9 @@ func (s scene) phase() phase {
 	case s.any(func(c contents) bool { return c.incarnation != me }):
 		return fencing
 	}
-	behind := s.any(func(c contents) bool { return c.named != s.decided.id })
+	behind := s.any(func(c contents) bool { return c.named != s.decided.ID })
 	switch {
-	case behind && s.decided.manifest.Incarnation != me:
+	case behind && s.decided.Manifest.Incarnation != me:
 		return rolling
 	case s.reads <= s.fails:
 		return restoring
@@ -72,12 +76,12 @@ func (s scene) phase() phase {
 
 // working says what a process was at that had begun to read.
 func (s scene) working(me int64, behind bool) phase {
-	last := s.newest(kindCheckpoint)
+	last := s.newest(trial.KindCheckpoint)
 	torn := s.any(func(c contents) bool { return c.torn })
 	switch {
-	case last.manifest.Incarnation == me && last.id != s.decided.id && torn:
+	case last.Manifest.Incarnation == me && last.ID != s.decided.ID && torn:
 		return committing
-	case last.manifest.Incarnation == me && last.id != s.decided.id:
+	case last.Manifest.Incarnation == me && last.ID != s.decided.ID:
 		return undecided
 	case s.any(func(c contents) bool { return len(c.ahead) > 0 }):
 		return publishing
@@ -87,17 +91,17 @@ func (s scene) working(me int64, behind bool) phase {
 		return retiring
 	case s.inTemp("WEIR-LOG"):
 		return entering
-	case s.inTemp("WEIR-OUT") || s.after("out", me, s.decided.manifest.Epoch):
+	case s.inTemp("WEIR-OUT") || s.after("out", me, s.decided.Manifest.Epoch):
 		return staging
 	case s.any(func(c contents) bool { return c.sealed }):
 		return sealing
-	case s.after("seg", me, s.decided.manifest.Epoch):
+	case s.after("seg", me, s.decided.Manifest.Epoch):
 		return segments
 	case s.merged(me):
 		return merging
 	case len(s.temps) > 0:
 		return segments
-	case s.decided.manifest.Finished:
+	case s.decided.Manifest.Finished:
 		return ending
 	case torn:
 		return rows

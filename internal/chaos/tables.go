@@ -1,14 +1,14 @@
 package main
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	_ "modernc.org/sqlite" // the driver
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // look reads a copy of the database at path, so that the next life finds the
@@ -17,7 +17,7 @@ import (
 func look(path, scratch string, ledgers int) (c contents, err error) {
 	c.torn = tornWAL(path + "-wal")
 	for _, suffix := range []string{"", "-wal"} {
-		if err := copyFile(path+suffix, scratch+suffix); err != nil {
+		if err := trial.CopyFile(path+suffix, scratch+suffix); err != nil {
 			return c, err
 		}
 	}
@@ -40,10 +40,10 @@ func look(path, scratch string, ledgers int) (c contents, err error) {
 	var n int64
 	row := func() { c.rows[k] = n }
 	if has["ad_minute"] {
-		err = each(db, "SELECT ad_id, minute, clicks FROM ad_minute", row, &k.ad, &k.minute, &n)
+		err = trial.Each(db, "SELECT ad_id, minute, clicks FROM ad_minute", row, &k.ad, &k.minute, &n)
 	}
 	if k.minute = ""; err == nil && has["ad_total"] {
-		err = each(db, "SELECT ad_id, clicks FROM ad_total", row, &k.ad, &n)
+		err = trial.Each(db, "SELECT ad_id, clicks FROM ad_total", row, &k.ad, &n)
 	}
 	if err == nil && has["weir_ledger"] {
 		c.named, c.incarnation, err = ledger(db, ledgers)
@@ -59,31 +59,16 @@ func ledger(db *sql.DB, want int) (named string, incarnation int64, err error) {
 	}
 	var r row
 	all := map[row]int{}
-	err = each(db, "SELECT checkpoint, incarnation FROM weir_ledger", func() { all[r]++ }, &r.named, &r.incarnation)
+	err = trial.Each(db, "SELECT checkpoint, incarnation FROM weir_ledger", func() { all[r]++ }, &r.named, &r.incarnation)
 	if err == nil && (len(all) > 1 || len(all) == 1 && all[r] != want) {
-		err = failed("the %d ledgers are one transaction, but they are %v", want, all)
+		err = trial.Failed("the %d ledgers are one transaction, but they are %v", want, all)
 	}
 	return r.named, r.incarnation, err
 }
 
 func tableNames(c *sql.DB) (map[string]bool, error) {
 	has, name := map[string]bool{}, ""
-	return has, each(c, "SELECT name FROM sqlite_schema", func() { has[name] = true }, &name)
-}
-
-func each(c *sql.DB, query string, row func(), dst ...any) (err error) {
-	rs, err := c.QueryContext(context.Background(), query)
-	if err != nil {
-		return fmt.Errorf("%s: %w", query, err)
-	}
-	defer func() { err = errors.Join(err, rs.Close()) }()
-	for rs.Next() {
-		if err := rs.Scan(dst...); err != nil {
-			return fmt.Errorf("%s: %w", query, err)
-		}
-		row()
-	}
-	return rs.Err()
+	return has, trial.Each(c, "SELECT name FROM sqlite_schema", func() { has[name] = true }, &name)
 }
 
 // describe says what is wrong with a row.
@@ -96,24 +81,6 @@ func describe(k cell, got, low, high int64) string {
 		return fmt.Sprintf("\n  ad_total %s: %d, should be %s", k.ad, got, want)
 	}
 	return fmt.Sprintf("\n  ad_minute %s %s: %d, should be %s", k.ad, k.minute, got, want)
-}
-
-// copyFile copies a file if it is there.
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer in.Close() //nolint:errcheck // it was only read
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }
 
 func removeIfThere(path string) error {

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // brokers kills brokers with SIGKILL and starts them again: at random, while a
@@ -73,7 +75,7 @@ func (j *job) bereaved(ctx context.Context, part string, deal []moment) error {
 			p, died = was.phase(s), errors.Join(died, err)
 		}
 		if !l.at(ctx, m, kill) {
-			return failed("job %d, life %d ended with exit code %d: see %s", j.jobs, j.life, exitCode(l.err), l.said.Name())
+			return trial.Failed("job %d, life %d ended with exit code %d: see %s", j.jobs, j.life, exitCode(l.err), l.said.Name())
 		}
 		if died != nil {
 			return died
@@ -144,7 +146,7 @@ func (j *job) going(ctx context.Context, l *life, n int) (*life, error) {
 			return nil, err
 		}
 	}
-	return nil, failed("job %d doesn't go on: see %s", j.jobs, l.said.Name())
+	return nil, trial.Failed("job %d doesn't go on: see %s", j.jobs, l.said.Name())
 }
 
 // lostMarkers is what a refusal must name.
@@ -157,7 +159,7 @@ func (j *job) resolve(ctx context.Context, l *life) error {
 		return err
 	}
 	if !lostMarkers.Match(said) {
-		return failed("job %d, life %d refused to start and doesn't name a partition and an offset: see %s", j.jobs, j.life, l.said.Name())
+		return trial.Failed("job %d, life %d refused to start and doesn't name a partition and an offset: see %s", j.jobs, j.life, l.said.Name())
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -168,7 +170,7 @@ func (j *job) resolve(ctx context.Context, l *life) error {
 		return e
 	}
 	if err != nil {
-		return failed("job %d: doctor ended with %v: see %s", j.jobs, err, j.path(fmt.Sprintf("doctor-%d.txt", j.life)))
+		return trial.Failed("job %d: doctor ended with %v: see %s", j.jobs, err, j.path(fmt.Sprintf("doctor-%d.txt", j.life)))
 	}
 	j.notes["lost markers that were refused, and resolved by doctor"]++
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"github.com/weirstream/weir/internal/chaos/trial"
 	"github.com/weirstream/weir/internal/kafkalab"
 )
 
@@ -39,12 +40,12 @@ func TestOracle(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		r    rules
+		r    trial.Rules
 	}{
-		{"clicks_ad_minute_dedup", rules{60 * minute, 30_000, 30 * minute}},
-		{"clicks_ad_minute_raw", rules{0, 30_000, 30 * minute}},
-		{"clicks_ad_minute_dedup_wm30s", rules{60 * minute, 30_000, 0}},
-		{"clicks_ad_minute_raw_wm30s", rules{0, 30_000, 0}},
+		{"clicks_ad_minute_dedup", trial.Rules{Dedup: 60 * minute, Disorder: 30_000, Lateness: 30 * minute}},
+		{"clicks_ad_minute_raw", trial.Rules{Dedup: 0, Disorder: 30_000, Lateness: 30 * minute}},
+		{"clicks_ad_minute_dedup_wm30s", trial.Rules{Dedup: 60 * minute, Disorder: 30_000, Lateness: 0}},
+		{"clicks_ad_minute_raw_wm30s", trial.Rules{Dedup: 0, Disorder: 30_000, Lateness: 0}},
 	} {
 		got := newTally(c.r)
 		if err := got.all(map[string][]click{"x": clicks}); err != nil {
@@ -85,7 +86,7 @@ func expected(t *testing.T, name string) table {
 // each step which windows it has changed.
 func TestAdvance(t *testing.T) {
 	const seed = 7
-	r := rules{5 * minute, 30_000, 30 * minute}
+	r := trial.Rules{Dedup: 5 * minute, Disorder: 30_000, Lateness: 30 * minute}
 	g := newGenerator(rand.New(rand.NewPCG(seed, 1)), r, 100)
 	in := map[string][]click{}
 	for range 40_000 {
@@ -128,7 +129,7 @@ func TestAdvance(t *testing.T) {
 // back from their lines as they were.
 func TestGenerated(t *testing.T) {
 	const seed, n = 7, 40_000
-	r := rules{60 * minute, 30_000, 30 * minute}
+	r := trial.Rules{Dedup: 60 * minute, Disorder: 30_000, Lateness: 30 * minute}
 	g := newGenerator(rand.New(rand.NewPCG(seed, 1)), r, 100)
 	var late, hopelessly, repeated int
 	var newest int64
@@ -146,7 +147,7 @@ func TestGenerated(t *testing.T) {
 		if partitions[c.id] = c.partition(4); seen {
 			repeated++
 		}
-		switch behind := newest - r.disorder - c.at; {
+		switch behind := newest - r.Disorder - c.at; {
 		case behind > hopeless-minute:
 			hopelessly++
 		case behind > timely:

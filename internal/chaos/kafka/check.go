@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/weirstream/weir/internal/chaos/trial"
 	"github.com/weirstream/weir/internal/kafkalab"
 )
 
@@ -57,11 +58,11 @@ func updates(recs []kafkalab.Record) ([]update, error) {
 		d := json.NewDecoder(bytes.NewReader(r.Value))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&v); err != nil {
-			return nil, failed("partition %d, offset %d of the output has the value %q: %v", r.Partition, r.Offset, r.Value, err)
+			return nil, trial.Failed("partition %d, offset %d of the output has the value %q: %v", r.Partition, r.Offset, r.Value, err)
 		}
 		u := update{spotOf(r), cell{v.Ad, v.Minute}, v.Clicks}
 		if u.key() != string(r.Key) {
-			return nil, failed("partition %d, offset %d of the output has the key %q and the value %s", r.Partition, r.Offset, string(r.Key), r.Value)
+			return nil, trial.Failed("partition %d, offset %d of the output has the key %q and the value %s", r.Partition, r.Offset, string(r.Key), r.Value)
 		}
 		all = append(all, u)
 	}
@@ -116,12 +117,12 @@ func (j *job) epochs(in map[string][]click, out []update, control []kafkalab.Rec
 	for _, u := range out {
 		t, known := of[u.spot]
 		if !known {
-			return v, failed("kcat reads %s, and the other reader doesn't", u)
+			return v, trial.Failed("kcat reads %s, and the other reader doesn't", u)
 		}
 		byTransaction[t] = append(byTransaction[t], u)
 	}
 	if len(of) != len(out) {
-		return v, failed("kcat reads %d records of the output, and the other reader %d", len(out), len(of))
+		return v, trial.Failed("kcat reads %d records of the output, and the other reader %d", len(out), len(of))
 	}
 	count, parent, next := newTally(j.rules), "", int64(0)
 	for _, r := range control {
@@ -136,18 +137,18 @@ func (j *job) epochs(in map[string][]click, out []update, control []kafkalab.Rec
 		e, found := s.checkpoint(id)
 		switch {
 		case !found:
-			return v, failed("offset %d of the control topic names checkpoint %q, which the store doesn't have", r.Offset, id)
-		case e.manifest.Parent != parent:
-			return v, failed("offset %d of the control topic names checkpoint %s, behind %q, but its parent is %q", r.Offset, id, parent, e.manifest.Parent)
-		case e.manifest.Epoch != next:
-			return v, failed("offset %d of the control topic names checkpoint %s of epoch %d, and epoch %d is next", r.Offset, id, e.manifest.Epoch, next)
+			return v, trial.Failed("offset %d of the control topic names checkpoint %q, which the store doesn't have", r.Offset, id)
+		case e.Manifest.Parent != parent:
+			return v, trial.Failed("offset %d of the control topic names checkpoint %s, behind %q, but its parent is %q", r.Offset, id, parent, e.Manifest.Parent)
+		case e.Manifest.Epoch != next:
+			return v, trial.Failed("offset %d of the control topic names checkpoint %s of epoch %d, and epoch %d is next", r.Offset, id, e.Manifest.Epoch, next)
 		}
 		parent, next = id, next+1
-		want, err := count.advance(in, e.read())
+		want, err := count.advance(in, e.Read())
 		if err != nil {
 			return v, err
 		}
-		v.epoch(e.manifest.Epoch, byTransaction[t], want)
+		v.epoch(e.Manifest.Epoch, byTransaction[t], want)
 		delete(byTransaction, t)
 	}
 	for t, us := range byTransaction {
@@ -163,10 +164,10 @@ func (j *job) epochs(in map[string][]click, out []update, control []kafkalab.Rec
 func namedBy(r kafkalab.Record, last string) (id string, claim bool, err error) {
 	var c struct{ Checkpoint, Parent string }
 	if err := json.Unmarshal(r.Value, &c); err != nil {
-		return "", false, failed("offset %d of the control topic: %v: %q", r.Offset, err, r.Value)
+		return "", false, trial.Failed("offset %d of the control topic: %v: %q", r.Offset, err, r.Value)
 	}
 	if c.Parent != last {
-		return "", false, failed("offset %d of the control topic names checkpoint %q and the parent %q, behind %q", r.Offset, c.Checkpoint, c.Parent, last)
+		return "", false, trial.Failed("offset %d of the control topic names checkpoint %q and the parent %q, behind %q", r.Offset, c.Checkpoint, c.Parent, last)
 	}
 	return c.Checkpoint, c.Checkpoint == c.Parent, nil
 }
@@ -277,7 +278,7 @@ func (j *job) lag(ctx context.Context, in map[string][]click) error {
 		_, _ = fmt.Sscanf(split[strings.LastIndexByte(split, '/')+1:], "%d", &p)
 		o, ok := got.Lookup(j.topic("in"), p)
 		if !ok || o.At != int64(len(clicks)) {
-			return failed("the group %s has offset %d for %s, which ends at %d: lag %d", j.group, o.At, split, len(clicks), int64(len(clicks))-o.At)
+			return trial.Failed("the group %s has offset %d for %s, which ends at %d: lag %d", j.group, o.At, split, len(clicks), int64(len(clicks))-o.At)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirstream/weir/internal/chaos/trial"
 	"github.com/weirstream/weir/internal/kafkalab"
 )
 
@@ -47,7 +48,7 @@ func (h *harness) withoutTransactions(ctx context.Context, l *lab) error {
 			return err
 		}
 		if !hit {
-			return failed("job %d, life %d ended with exit code %d: see %s", j.jobs, j.life, exitCode(now.err), now.said.Name())
+			return trial.Failed("job %d, life %d ended with exit code %d: see %s", j.jobs, j.life, exitCode(now.err), now.said.Name())
 		}
 	}
 	v, err := j.finished(ctx)
@@ -55,7 +56,7 @@ func (h *harness) withoutTransactions(ctx context.Context, l *lab) error {
 		return err
 	}
 	if v.dup == 0 || v.lost > 0 || v.changed > 0 {
-		return failed("a job without transactions, killed 6 times: %d lost, %d duplicated, %d changed; it must have repeats, and nothing else:%s", v.lost, v.dup, v.changed, v.list())
+		return trial.Failed("a job without transactions, killed 6 times: %d lost, %d duplicated, %d changed; it must have repeats, and nothing else:%s", v.lost, v.dup, v.changed, v.list())
 	}
 	h.notes["repeats found in the output of a job without transactions, which had to have some"] += v.dup
 	return j.remove(ctx)
@@ -114,7 +115,7 @@ func (h *harness) altered(ctx context.Context, l *lab) error {
 			return err
 		}
 		if !alter.found(v) {
-			return failed("a record was %s by hand, and not found: %d lost, %d duplicated, %d changed", alter.what, v.lost, v.dup, v.changed)
+			return trial.Failed("a record was %s by hand, and not found: %d lost, %d duplicated, %d changed", alter.what, v.lost, v.dup, v.changed)
 		}
 		h.notes["records "+alter.what+" by hand, and found"]++
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // cuts ends connections before a request is applied and after it was, while its
@@ -51,7 +53,7 @@ func (j *job) cut(ctx context.Context, deal []moment) error {
 			// That is asked when a worker starts, one request a producer.
 			t.n = 1 + j.rng.IntN(2)
 			if _, hit := l.kill(); !hit {
-				return failed("job %d, life %d ended with exit code %d: see %s", j.jobs, j.life, exitCode(l.err), l.said.Name())
+				return trial.Failed("job %d, life %d ended with exit code %d: see %s", j.jobs, j.life, exitCode(l.err), l.said.Name())
 			}
 			if err := l.close(); err != nil {
 				return err
@@ -68,11 +70,11 @@ func (j *job) cut(ctx context.Context, deal []moment) error {
 		select {
 		case <-t.sprung:
 		case <-l.over:
-			return failed("job %d, life %d ended with exit code %d: see %s", j.jobs, j.life, exitCode(l.err), l.said.Name())
+			return trial.Failed("job %d, life %d ended with exit code %d: see %s", j.jobs, j.life, exitCode(l.err), l.said.Name())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(patience):
-			return failed("job %d, life %d: no %s in %s: see %s", j.jobs, j.life, m, patience, l.said.Name())
+			return trial.Failed("job %d, life %d: no %s in %s: see %s", j.jobs, j.life, m, patience, l.said.Name())
 		}
 		j.hit("cuts", p)
 		side := "before it was applied"

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // What the clicks of a job look like.
@@ -30,14 +32,14 @@ const (
 // within the bound, some late, some far too late, some repeated.
 type generator struct {
 	rng   *rand.Rand
-	rules rules
+	rules trial.Rules
 	gap   int64 // milliseconds of the clicks' time from one to the next, about
 	now   int64
 	n     int
 	old   []click // some that may be repeated
 }
 
-func newGenerator(rng *rand.Rand, r rules, gap int64) *generator {
+func newGenerator(rng *rand.Rand, r trial.Rules, gap int64) *generator {
 	return &generator{rng: rng, rules: r, gap: gap, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli() + rng.Int64N(minute)}
 }
 
@@ -48,9 +50,9 @@ func (g *generator) next() click {
 	c := click{id: fmt.Sprintf("c%x", g.n), ad: fmt.Sprintf("ad-%d", min(rng.IntN(adCount), rng.IntN(adCount))), at: g.now}
 	switch p := rng.IntN(1000); {
 	case p < 10:
-		c.at -= g.rules.disorder + rng.Int64N(timely-g.rules.disorder)
+		c.at -= g.rules.Disorder + rng.Int64N(timely-g.rules.Disorder)
 	case p < 15:
-		c.at -= hopeless + g.rules.disorder + minute + rng.Int64N(20*minute)
+		c.at -= hopeless + g.rules.Disorder + minute + rng.Int64N(20*minute)
 	case p < 50 && len(g.old) > 0:
 		// A repeat of up to some minutes ago, at its own time or a little later.
 		o := g.old[rng.IntN(len(g.old))]
@@ -58,7 +60,7 @@ func (g *generator) next() click {
 			return click{o.id, o.ad, at}
 		}
 	default:
-		c.at -= rng.Int64N(g.rules.disorder + 1)
+		c.at -= rng.Int64N(g.rules.Disorder + 1)
 	}
 	if len(g.old) < 500 {
 		g.old = append(g.old, c)

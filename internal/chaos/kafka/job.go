@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // recipe is a kind of job: the binary, where its clicks come from, and where its
@@ -48,7 +50,7 @@ type job struct {
 	dir, state string
 	prefix     string // before the names of its topics and of what it makes itself
 	group      string
-	rules      rules
+	rules      trial.Rules
 	partitions int32
 	interval   time.Duration // between checkpoints; 0: drawn for each life
 	timeout    time.Duration // of transactions
@@ -74,7 +76,7 @@ func (h *harness) newJob(ctx context.Context, l *lab, r recipe, p pace) (*job, e
 	j.dir = filepath.Join(h.dir, fmt.Sprintf("job-%d", h.jobs))
 	j.state = j.path("state")
 	j.partitions = 1 + j.rng.Int32N(4)
-	j.rules = rules{dedup: []int64{0, 5 * minute, 60 * minute}[j.rng.IntN(3)], disorder: []int64{1_000, 30_000}[j.rng.IntN(2)], lateness: 30 * minute}
+	j.rules = trial.Rules{Dedup: []int64{0, 5 * minute, 60 * minute}[j.rng.IntN(3)], Disorder: []int64{1_000, 30_000}[j.rng.IntN(2)], Lateness: 30 * minute}
 	j.source = newGenerator(j.rng, j.rules, p.gap)
 	if err := os.Mkdir(j.dir, 0o700); err != nil {
 		return nil, err
@@ -131,10 +133,10 @@ func (j *job) args() []string {
 		interval = time.Duration(20+rng.IntN(180)) * time.Millisecond
 	}
 	args := []string{"run", "--state", j.state, "--progress", "0", "--retain", "1000000",
-		"--out-of-order", ms(j.rules.disorder), "--lateness", ms(j.rules.lateness), "--checkpoint-interval", interval.String(),
+		"--out-of-order", ms(j.rules.Disorder), "--lateness", ms(j.rules.Lateness), "--checkpoint-interval", interval.String(),
 		"--parallelism", fmt.Sprint(1 + rng.IntN(3)), "--batch-size", fmt.Sprint([]int{1, 7, 64, 256, 1024}[rng.IntN(5)])}
-	if j.rules.dedup > 0 {
-		args = append(args, "--dedup", ms(j.rules.dedup))
+	if j.rules.Dedup > 0 {
+		args = append(args, "--dedup", ms(j.rules.Dedup))
 	}
 	return append(args, j.recipe.args(j)...)
 }
@@ -184,7 +186,7 @@ func (j *job) finish(ctx context.Context) error {
 		err = e
 	}
 	if err == nil && code != 0 {
-		err = failed("the last life ended with exit code %d: see %s", code, l.said.Name())
+		err = trial.Failed("the last life ended with exit code %d: see %s", code, l.said.Name())
 	}
 	return err
 }
@@ -223,7 +225,7 @@ func (j *job) readInput(ctx context.Context) (map[string][]click, error) {
 		return nil, err
 	}
 	if int64(len(recs)) != j.sent {
-		return nil, failed("the input has %d records, of %d that were sent", len(recs), j.sent)
+		return nil, trial.Failed("the input has %d records, of %d that were sent", len(recs), j.sent)
 	}
 	return clicksOf(j.topic("in"), recs)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // roundsOfJob is how many rounds a job lasts.
@@ -57,7 +59,7 @@ func (j *job) killed(ctx context.Context, part string, deal *moments, rounds int
 		case j.recipe.file && exitCode(l.err) == 0:
 			return nil // it has read its file to the end
 		default:
-			return failed("job %d (%s), life %d, to be killed at %s, ended with exit code %d: see %s", j.jobs, j.recipe.name, j.life, m, exitCode(l.err), l.said.Name())
+			return trial.Failed("job %d (%s), life %d, to be killed at %s, ended with exit code %d: see %s", j.jobs, j.recipe.name, j.life, m, exitCode(l.err), l.said.Name())
 		}
 	}
 	return nil
@@ -87,7 +89,7 @@ func (j *job) finished(ctx context.Context) (verdict, error) {
 func (j *job) accept(ctx context.Context, v verdict) error {
 	j.total.add(v)
 	if v.wrong() > 0 {
-		return failed("job %d (%s) in %s: %d lost, %d duplicated, %d changed:%s", j.jobs, j.recipe.name, j.dir, v.lost, v.dup, v.changed, v.list())
+		return trial.Failed("job %d (%s) in %s: %d lost, %d duplicated, %d changed:%s", j.jobs, j.recipe.name, j.dir, v.lost, v.dup, v.changed, v.list())
 	}
 	return j.remove(ctx)
 }

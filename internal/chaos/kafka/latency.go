@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // timeToOutput kills workers that have no proxy, and takes the time until a
@@ -42,7 +44,7 @@ func (h *harness) timeToOutput(ctx context.Context, l *lab, rounds int) error {
 			return err
 		}
 		if !hit {
-			return failed("job %d (%s), life %d ended with exit code %d: see %s", j.jobs, j.recipe.name, j.life, exitCode(now.err), now.said.Name())
+			return trial.Failed("job %d (%s), life %d ended with exit code %d: see %s", j.jobs, j.recipe.name, j.life, exitCode(now.err), now.said.Name())
 		}
 		if now, err = j.start(ctx, nil); err != nil {
 			return err
@@ -78,7 +80,7 @@ func (j *job) reader(ctx context.Context, now *life) (*watcher, error) {
 	// The job makes its control topic itself.
 	err := until(ctx, "until the job had a control topic", 20*time.Millisecond, func() (bool, error) {
 		if now.ended() {
-			return false, failed("it ended with exit code %d: see %s", exitCode(now.err), now.said.Name())
+			return false, trial.Failed("it ended with exit code %d: see %s", exitCode(now.err), now.said.Name())
 		}
 		d, err := j.lab.adm.ListTopics(ctx, j.controlTopic())
 		return err == nil && d.Error() == nil, nil
@@ -137,7 +139,7 @@ func (w *watcher) first(than int64) (first time.Time) {
 func (w *watcher) await(ctx context.Context, l *life, than int64) error {
 	return until(ctx, "until a new output was there: see "+l.said.Name(), 2*time.Millisecond, func() (bool, error) {
 		if l.ended() {
-			return false, failed("it ended with exit code %d: see %s", exitCode(l.err), l.said.Name())
+			return false, trial.Failed("it ended with exit code %d: see %s", exitCode(l.err), l.said.Name())
 		}
 		return !w.first(than).IsZero(), nil
 	})

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // patience is how long anything that must happen may take: far more than it
@@ -176,7 +178,7 @@ func (l *life) end(ctx context.Context) (code int, err error) {
 	case <-time.After(patience):
 		l.signal(syscall.SIGQUIT) // it then says where it stands
 		<-l.over
-		return 0, failed("it hung: see %s", l.said.Name())
+		return 0, trial.Failed("it hung: see %s", l.said.Name())
 	}
 	return exitCode(l.err), nil
 }
@@ -227,7 +229,7 @@ func until(ctx context.Context, what string, every time.Duration, happened func(
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline.C:
-			return failed("it took more than %s %s", patience, what)
+			return trial.Failed("it took more than %s %s", patience, what)
 		}
 	}
 }

@@ -31,22 +31,16 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/weirstream/weir/internal/chaos/trial"
 	"github.com/weirstream/weir/internal/kafkalab"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
+func main() { trial.Main(run) }
 
 // part is one kind of trouble.
 type part struct {
@@ -85,17 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	fmt.Fprintf(stdout, "chaos: seed %d\n", h.seed)
-	err := h.run(ctx)
-	var wrong *failure
-	switch {
-	case errors.As(err, &wrong):
-		fmt.Fprintf(stderr, "chaos: %v\nchaos: everything is kept in %s; seed %d\n", err, h.dir, h.seed)
-		return 1
-	case err != nil:
-		fmt.Fprintf(stderr, "chaos: %v\n", err)
-		return 2
-	}
-	return 0
+	return trial.Code(h.run(ctx), stderr, h.dir, h.seed)
 }
 
 func (h *harness) flags(args []string, stderr io.Writer) error {
@@ -131,13 +115,6 @@ func (h *harness) flags(args []string, stderr io.Writer) error {
 	return errors.Join(kafkalab.Missing(), kafkalab.MissingKcat())
 }
 
-// failure is a property that doesn't hold.
-type failure struct{ what string }
-
-func (f *failure) Error() string { return f.what }
-
-func failed(format string, args ...any) error { return &failure{fmt.Sprintf(format, args...)} }
-
 func (h *harness) run(ctx context.Context) (err error) {
 	if h.dir, err = os.MkdirTemp("", "weir-chaos-kafka-"); err != nil {
 		return err
@@ -147,8 +124,7 @@ func (h *harness) run(ctx context.Context) (err error) {
 			l.kill()
 			err = errors.Join(err, l.close())
 		}
-		var wrong *failure
-		if !errors.As(err, &wrong) && !h.keep {
+		if !trial.IsFailure(err) && !h.keep {
 			err = errors.Join(err, os.RemoveAll(h.dir))
 		}
 	}()
@@ -181,8 +157,7 @@ func (h *harness) on(ctx context.Context, nodes int) (err error) {
 		return err
 	}
 	defer func() {
-		var wrong *failure
-		err = errors.Join(err, l.close(errors.As(err, &wrong) || h.keep))
+		err = errors.Join(err, l.close(trial.IsFailure(err) || h.keep))
 	}()
 	for _, p := range parts {
 		began := time.Now()

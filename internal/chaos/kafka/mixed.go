@@ -1,6 +1,10 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
+)
 
 // others are the kinds of jobs that the example isn't.
 var others = []recipe{
@@ -51,7 +55,7 @@ func (j *job) looked(ctx context.Context) error {
 		}
 		e, found := log.checkpoint(named)
 		if !found && named != "" {
-			return failed("%s names checkpoint %s, which the store doesn't have", d.path, named)
+			return trial.Failed("%s names checkpoint %s, which the store doesn't have", d.path, named)
 		}
 		in := j.input
 		if in == nil {
@@ -60,13 +64,13 @@ func (j *job) looked(ctx context.Context) error {
 			}
 		}
 		want, v := newTally(j.rules), verdict{}
-		if _, err := want.advance(in, e.read()); err != nil {
+		if _, err := want.advance(in, e.Read()); err != nil {
 			return err
 		}
 		between(&v, "counts.db", rows, want.table, want.table)
 		j.total.add(v)
 		if v.wrong() > 0 {
-			return failed("%s, as the kill has left it, isn't checkpoint %s:%s", d.path, named, v.list())
+			return trial.Failed("%s, as the kill has left it, isn't checkpoint %s:%s", d.path, named, v.list())
 		}
 	}
 	return nil

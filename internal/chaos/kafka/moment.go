@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // moment is when something is done to a process: when its proxy holds a request
@@ -151,12 +153,12 @@ func (l *life) watch(ctx context.Context, m moment) {
 	folder, isIt := "seg", func(string) bool { return true }
 	if m.what == "checkpoint entry" {
 		folder, isIt = "log", func(path string) bool {
-			e, err := readEntry(path)
-			return err == nil && e.kind == kindCheckpoint
+			e, err := trial.ReadEntry(path)
+			return err == nil && e.Kind == trial.KindCheckpoint
 		}
 	}
 	seen := map[string]bool{}
-	for _, path := range list(filepath.Join(l.state, folder)) {
+	for _, path := range trial.List(filepath.Join(l.state, folder)) {
 		seen[path] = true
 	}
 	tick := time.NewTicker(200 * time.Microsecond)
@@ -169,7 +171,7 @@ func (l *life) watch(ctx context.Context, m moment) {
 			return
 		case <-tick.C:
 		}
-		for _, path := range list(filepath.Join(l.state, folder)) {
+		for _, path := range trial.List(filepath.Join(l.state, folder)) {
 			if !seen[path] {
 				seen[path] = true
 				if isIt(path) {

@@ -3,17 +3,16 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	_ "modernc.org/sqlite" // the driver
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // sink is where counts go besides a topic: a database or a folder of files.
@@ -49,7 +48,7 @@ func (d database) check(v *verdict, low, high table) error {
 func (d database) read() (rows table, named string, err error) {
 	rows = table{}
 	for _, suffix := range []string{"", "-wal"} {
-		if err := copyFile(d.path+suffix, d.scratch+suffix); err != nil {
+		if err := trial.CopyFile(d.path+suffix, d.scratch+suffix); err != nil {
 			return nil, "", err
 		}
 	}
@@ -69,51 +68,18 @@ func (d database) read() (rows table, named string, err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	tables, name := map[string]bool{}, ""
-	if err := each(db, "SELECT name FROM sqlite_schema", func() { tables[name] = true }, &name); err != nil {
+	if err := trial.Each(db, "SELECT name FROM sqlite_schema", func() { tables[name] = true }, &name); err != nil {
 		return nil, "", err
 	}
 	var k cell
 	var n int64
 	if tables["ad_minute"] {
-		err = each(db, "SELECT ad_id, minute, clicks FROM ad_minute", func() { rows[k] = n }, &k.ad, &k.minute, &n)
+		err = trial.Each(db, "SELECT ad_id, minute, clicks FROM ad_minute", func() { rows[k] = n }, &k.ad, &k.minute, &n)
 	}
 	if err == nil && tables["weir_ledger"] {
-		err = each(db, "SELECT checkpoint FROM weir_ledger", func() {}, &named)
+		err = trial.Each(db, "SELECT checkpoint FROM weir_ledger", func() {}, &named)
 	}
 	return rows, named, err
-}
-
-func each(c *sql.DB, query string, row func(), dst ...any) (err error) {
-	rs, err := c.QueryContext(context.Background(), query)
-	if err != nil {
-		return fmt.Errorf("%s: %w", query, err)
-	}
-	defer func() { err = errors.Join(err, rs.Close()) }()
-	for rs.Next() {
-		if err := rs.Scan(dst...); err != nil {
-			return fmt.Errorf("%s: %w", query, err)
-		}
-		row()
-	}
-	return rs.Err()
-}
-
-// copyFile copies a file if it is there.
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer in.Close() //nolint:errcheck // it was only read
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }
 
 // folder is files of JSON lines with each count that has changed in an epoch.
@@ -121,7 +87,7 @@ type folder struct{ dir string }
 
 func (f folder) check(v *verdict, low, high table) error {
 	got := table{}
-	for _, path := range list(f.dir) { // in the order of the epochs
+	for _, path := range trial.List(f.dir) { // in the order of the epochs
 		if filepath.Base(path)[0] == '.' || strings.HasPrefix(filepath.Base(path), "_") {
 			continue
 		}
@@ -136,7 +102,7 @@ func (f folder) check(v *verdict, low, high table) error {
 				Clicks int64  `json:"clicks"`
 			}
 			if err := json.Unmarshal(s.Bytes(), &l); err != nil {
-				return failed("%s has the line %q: %v", path, s.Text(), err)
+				return trial.Failed("%s has the line %q: %v", path, s.Text(), err)
 			}
 			k := cell{l.Ad, l.Minute}
 			if l.Clicks <= got[k] {

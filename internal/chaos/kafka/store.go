@@ -1,77 +1,26 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
-
-// entry is a file of the log in a state directory: what of it matters here.
-type entry struct {
-	slot     int64
-	id       string
-	kind     uint32
-	manifest struct {
-		Incarnation, Epoch int64
-		Parent             string
-		Splits             []struct {
-			Split   string
-			Records int64
-		}
-	}
-}
-
-const (
-	kindStart, kindCheckpoint = 1, 2
-
-	entryHead = 32
-)
-
-// read is how many records of each split were read before the checkpoint.
-func (e entry) read() map[string]int64 {
-	read := map[string]int64{}
-	for _, s := range e.manifest.Splits {
-		read[s.Split] = s.Records
-	}
-	return read
-}
-
-func readEntry(path string) (e entry, err error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return e, err
-	}
-	if len(b) < entryHead+sha256.Size || string(b[:8]) != "WEIR-LOG" {
-		return e, failed("%s isn't a whole entry: %d bytes", path, len(b))
-	}
-	e.kind, e.slot = binary.LittleEndian.Uint32(b[12:]), int64(binary.LittleEndian.Uint64(b[16:]))
-	sum := sha256.Sum256(b)
-	e.id = fmt.Sprintf("%d-%s", e.slot, hex.EncodeToString(sum[:]))
-	if e.kind == kindStart {
-		return e, nil
-	}
-	return e, json.Unmarshal(b[entryHead:len(b)-sha256.Size], &e.manifest)
-}
 
 // store is a state directory: the log's entries by slot.
 type store struct {
 	dir     string
-	entries []entry
+	entries []trial.Entry
 }
 
 // readStore reads a state directory that may be in use: what goes meanwhile is
 // left out. The jobs retain every checkpoint, so that none of these goes.
 func readStore(dir string) (store, error) {
 	s := store{dir: dir}
-	for _, path := range list(filepath.Join(dir, "log")) {
-		e, err := readEntry(path)
+	for _, path := range trial.List(filepath.Join(dir, "log")) {
+		e, err := trial.ReadEntry(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -83,20 +32,20 @@ func readStore(dir string) (store, error) {
 	return s, nil
 }
 
-func (s store) checkpoint(id string) (entry, bool) {
+func (s store) checkpoint(id string) (trial.Entry, bool) {
 	for _, e := range s.entries {
-		if e.kind == kindCheckpoint && e.id == id {
+		if e.Kind == trial.KindCheckpoint && e.ID == id {
 			return e, true
 		}
 	}
-	return entry{}, false
+	return trial.Entry{}, false
 }
 
 // incarnation is the newest start entry's slot, 0: there is none.
 func (s store) incarnation() (slot int64) {
 	for _, e := range s.entries {
-		if e.kind == kindStart {
-			slot = e.slot
+		if e.Kind == trial.KindStart {
+			slot = e.Slot
 		}
 	}
 	return slot
@@ -107,9 +56,9 @@ func (s store) incarnation() (slot int64) {
 func (s store) entered(incarnation int64) (n int, epoch int64) {
 	epoch = -1
 	for _, e := range s.entries {
-		if e.kind == kindCheckpoint {
-			epoch = e.manifest.Epoch
-			if e.manifest.Incarnation == incarnation {
+		if e.Kind == trial.KindCheckpoint {
+			epoch = e.Manifest.Epoch
+			if e.Manifest.Incarnation == incarnation {
 				n++
 			}
 		}
@@ -122,26 +71,12 @@ func (s store) entered(incarnation int64) (n int, epoch int64) {
 // INCARNATION-EPOCH-.
 func (s store) sealed(incarnation, epoch int64) bool {
 	for _, kind := range []string{"seg", "out"} {
-		for _, path := range list(filepath.Join(s.dir, kind)) {
-			parts := append(strings.SplitN(filepath.Base(path), "-", 3), "", "")
-			i, _ := strconv.ParseInt(parts[0], 10, 64)
-			e, _ := strconv.ParseInt(parts[1], 10, 64)
-			if i == incarnation && e > epoch && !strings.HasPrefix(parts[2], "merge-") {
+		for _, path := range trial.List(filepath.Join(s.dir, kind)) {
+			i, e, rest := trial.Named(filepath.Base(path))
+			if i == incarnation && e > epoch && !strings.HasPrefix(rest, "merge-") {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// list returns the paths in a folder that may not be there yet, sorted.
-func list(dir string) (paths []string) {
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return nil // the next life will say what is wrong
-	}
-	for _, n := range names {
-		paths = append(paths, filepath.Join(dir, n.Name()))
-	}
-	return paths
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weirstream/weir/internal/chaos/trial"
 )
 
 // Exit codes of the binary that a round may see.
@@ -61,7 +63,7 @@ func (j *job) stopped(ctx context.Context, deal *moments, rounds int) error {
 			j.hit("zombies", now.phase())
 		})
 		if now.ended() {
-			return failed("job %d, life %d ended with exit code %d: see %s", j.jobs, j.life, exitCode(now.err), now.said.Name())
+			return trial.Failed("job %d, life %d ended with exit code %d: see %s", j.jobs, j.life, exitCode(now.err), now.said.Name())
 		}
 		if now, err = j.succeed(ctx, now); err != nil {
 			return err
@@ -106,7 +108,7 @@ func (j *job) succeed(ctx context.Context, old *life) (*life, error) {
 	}
 	j.notes[fmt.Sprintf("workers that were woken ended with exit code %d", code)]++
 	if code != codeFenced {
-		return nil, failed("job %d: a worker that was woken ended with exit code %d: see %s", j.jobs, code, old.said.Name())
+		return nil, trial.Failed("job %d: a worker that was woken ended with exit code %d: see %s", j.jobs, code, old.said.Name())
 	}
 	return next, j.progress(ctx, next, 2)
 }
@@ -124,7 +126,7 @@ func (j *job) progress(ctx context.Context, l *life, n int) error {
 		return l.trace.committed() >= before+n, nil
 	})
 	if errors.Is(err, errEnded) {
-		return errors.Join(failed("job %d (%s), life %d ended with exit code %d: see %s", j.jobs, j.recipe.name, j.life, exitCode(l.err), l.said.Name()), err)
+		return errors.Join(trial.Failed("job %d (%s), life %d ended with exit code %d: see %s", j.jobs, j.recipe.name, j.life, exitCode(l.err), l.said.Name()), err)
 	}
 	return err
 }

@@ -116,8 +116,8 @@ func TestSecretsOnFake(t *testing.T) {
 			denied := &place{t: t, dir: t.TempDir(), args: append(append(job, way.wrong...), "--state", p.state()), env: way.wrongEnv}
 			w := denied.run("--log-format", "json")
 			w.says("waiting") // kfake hangs up; a broker says why
-			if code := w.signal(syscall.SIGTERM); code != 0 {
-				t.Errorf("stopped while it waited: exit code %d, want 0:\n%s", code, w.said())
+			if code := w.ended(syscall.SIGTERM); code != 0 {
+				t.Errorf("stopped while it waited: exit code %d, want 0:\n%s", code, w.Said())
 			}
 			_, _ = denied.verb("doctor")
 			p.note("topics", o.everything())
@@ -137,15 +137,15 @@ func before(p *place) {
 // life runs a job through what can befall it.
 func life(t *testing.T, p *place, f *fake, o *outsider, input, output string, away bool) {
 	committed := int64(0)
-	more := func(job *process, ad string) {
+	more := func(job *running, ad string) {
 		t.Helper()
 		o.clicks(input, ad)
-		job.until("a count of "+ad, func() bool { n := o.end(output); more := n > committed; committed = max(n, committed); return more })
+		job.Poll("a count of "+ad, func() bool { n := o.end(output); more := n > committed; committed = max(n, committed); return more })
 	}
 	job := p.run()
 	more(job, "ad-1")
 	job.pages(p)
-	if code := job.signal(syscall.SIGKILL); code != -1 {
+	if code := job.ended(syscall.SIGKILL); code != -1 {
 		t.Fatalf("exit code %d after a kill", code)
 	}
 	job = p.run("--log-format", "json")
@@ -157,8 +157,8 @@ func life(t *testing.T, p *place, f *fake, o *outsider, input, output string, aw
 		more(job, "ad-3")
 	}
 	job.pages(p)
-	if code := job.signal(syscall.SIGTERM); code != 0 {
-		t.Errorf("exit code %d, want 0:\n%s", code, job.said())
+	if code := job.ended(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d, want 0:\n%s", code, job.Said())
 	}
 }
 
@@ -167,7 +167,7 @@ func after(p *place) {
 	p.t.Helper()
 	for _, verb := range []string{"explain", "plan", "doctor", "doctor --json", "checkpoints ls --json"} {
 		if code, c := p.verb(verb); code != 0 && !strings.HasPrefix(verb, "doctor") {
-			p.t.Errorf("%s: exit code %d:\n%s", verb, code, c.said())
+			p.t.Errorf("%s: exit code %d:\n%s", verb, code, c.Said())
 		}
 	}
 	newest := ""

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/weirstream/weir/internal/kafkalab"
+	"github.com/weirstream/weir/internal/process"
 )
 
 // secure is a real broker with two listeners more: one with TLS and logins, one
@@ -176,20 +177,20 @@ func TestLoginsOnRealBroker(t *testing.T) {
 			p := &place{t: t, dir: t.TempDir(), args: append([]string{"--input", input, "--output", output}, way.args...)}
 			p.args = append(p.args, "--state", p.state())
 			job := p.run("--stop-at-end")
-			if code := job.end(); code != way.code {
-				t.Fatalf("exit code %d, want %d:\n%s", code, way.code, job.said())
+			if code := job.End(); code != way.code {
+				t.Fatalf("exit code %d, want %d:\n%s", code, way.code, job.Said())
 			}
 			for _, text := range way.says {
-				if !strings.Contains(job.said(), text) {
-					t.Errorf("it didn't say %q, but:\n%s", text, job.said())
+				if !strings.Contains(job.Said(), text) {
+					t.Errorf("it didn't say %q, but:\n%s", text, job.Said())
 				}
 			}
 			_, doctor := p.verb("doctor")
 			if way.code == ok {
 				read(t, b, output, map[string]int{"ad-1": 2, "ad-2": 1})
 				p.note("topics", o.everything())
-			} else if !strings.Contains(doctor.said(), "problem") {
-				t.Errorf("doctor found no problem:\n%s", doctor.said())
+			} else if !strings.Contains(doctor.Said(), "problem") {
+				t.Errorf("doctor found no problem:\n%s", doctor.Said())
 			}
 			secrets := []string{canary, wrong, other}
 			if way.grepd != "" {
@@ -204,7 +205,7 @@ func TestLoginsOnRealBroker(t *testing.T) {
 // through the listener that wants a login.
 func read(t *testing.T, b *secure, topic string, want map[string]int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Deadline)
 	defer cancel()
 	all, err := kafkalab.Kcat{Brokers: []string{b.logins}, Settings: []string{"security.protocol=sasl_ssl", "sasl.mechanism=PLAIN",
 		"sasl.username=ada", "sasl.password=" + canary, "ssl.ca.location=" + b.authority.file("ca.pem")}}.All(ctx, topic)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirstream/weir/internal/process"
 )
 
 // outsider looks at a cluster with a client of its own.
@@ -20,7 +22,7 @@ type outsider struct {
 func newOutsider(t *testing.T, brokers []string, opts ...kgo.Opt) *outsider {
 	t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(brokers...), kgo.MetadataMinAge(10 * time.Millisecond),
-		kgo.AlwaysRetryEOF(), kgo.RetryTimeout(deadline), kgo.UnknownTopicRetries(-1), kgo.KeepControlRecords()}, opts...)...)
+		kgo.AlwaysRetryEOF(), kgo.RetryTimeout(process.Deadline), kgo.UnknownTopicRetries(-1), kgo.KeepControlRecords()}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +31,7 @@ func newOutsider(t *testing.T, brokers []string, opts ...kgo.Opt) *outsider {
 }
 
 func (o *outsider) within() context.Context {
-	ctx, cancel := context.WithTimeout(o.t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(o.t.Context(), process.Deadline)
 	o.t.Cleanup(cancel)
 	return ctx
 }
@@ -57,7 +59,7 @@ func (o *outsider) clicks(topic string, ads ...string) {
 // end is how many offsets a topic's partitions have, together; -1 while that
 // can't be said.
 func (o *outsider) end(topic string) (n int64) {
-	ctx, cancel := context.WithTimeout(o.t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(o.t.Context(), process.Deadline)
 	defer cancel()
 	ends, err := kadm.NewClient(o.cl).ListCommittedOffsets(ctx, topic)
 	if err != nil || ends.Error() != nil {
