@@ -3,26 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirstream/weir/internal/kafkalab"
 	"github.com/weirstream/weir/internal/process"
 )
 
 // TestKcat has a client that shares nothing with the job's write the input and read
 // the counts.
 func TestKcat(t *testing.T) {
-	path, err := exec.LookPath("kcat")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("kcat isn't installed, and CI must have it")
-		}
-		t.Skip("kcat isn't installed")
-	}
+	kafkalab.NeedKcat(t)
 	at := newPlace(t, 4)
 	var in bytes.Buffer
 	for _, r := range at.file() {
@@ -31,7 +25,7 @@ func TestKcat(t *testing.T) {
 	kcat := func(stdin *bytes.Buffer, args ...string) string {
 		ctx, cancel := context.WithTimeout(t.Context(), process.Deadline)
 		defer cancel()
-		c := exec.CommandContext(ctx, path, append([]string{"-b", at.list(), "-q"}, args...)...)
+		c := exec.CommandContext(ctx, "kcat", append([]string{"-b", at.list(), "-q"}, args...)...)
 		var out, errs bytes.Buffer
 		c.Stdout, c.Stderr = &out, &errs
 		if stdin != nil {
